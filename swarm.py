@@ -1,12 +1,61 @@
-"""The search: base group, resample, and the particle swarms solo, ring, star."""
+"""The search: base group, resample, and the particle swarms solo, ring and star.
+
+A particle is one of the 8 places of a group. In round 0 every particle of every arm answers the
+fresh prompt. From round 1 a particle of a swarm sees its personal best (Kennedy & Eberhart 1995)
+and, in an arm whose topology gives it neighbours, the best of theirs (Kennedy & Mendes 2002);
+resample goes on with fresh prompts. An arm leaves a task after the round of its first rescue.
+
+Whatever is already in the store is not sampled again: a run goes on by running the same search.
+Hidden cases never reach a prompt; Prompts is the only place that writes one.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+import asyncio
+import hashlib
+import json
+import random
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
 
-from judge import Judgement
-from policy import Reply
+from judge import JudgeFault, Judgement, extract_program
+from policy import Message, Policy, Reply, Stopped
+
+if TYPE_CHECKING:
+    from data import Task
+    from judge import Judge
+
+GROUP = 8  # rollouts of the base group, and particles of an arm
+ROUNDS = 3
+BANDS = ("all-fail", "near-miss", "above-floor")
+
+# For each particle the particles whose bests it may see; None: it sees no attempt at all.
+TOPOLOGIES: dict[str, tuple[tuple[int, ...], ...] | None] = {
+    "resample": None,
+    "solo": tuple(() for _ in range(GROUP)),
+    "ring": tuple(((i - 1) % GROUP, (i + 1) % GROUP) for i in range(GROUP)),
+    "star": tuple(tuple(j for j in range(GROUP) if j != i) for i in range(GROUP)),
+    # A torus of 2 x 4: the cell left, the cell right, and the one above, which is also below.
+    "von-neumann": tuple(
+        (i // 4 * 4 + (i - 1) % 4, i // 4 * 4 + (i + 1) % 4, (i + 4) % GROUP) for i in range(GROUP)
+    ),
+}
+
+# Tasks under way at once. Far more than any endpoint has slots, so that no slot waits, and few
+# enough that a run over the 13,328 tasks of the train split keeps only these in flight.
+TASKS_AT_ONCE = 1024
+
+# A failed case in a prompt: each of its texts is cut to this many characters.
+SHOWN = 400
+
+# Rollouts that the judge could not judge, after which the run stops.
+MAX_FAULTS = 3
+
+T = TypeVar("T")
 
 
 class Key(NamedTuple):
@@ -37,6 +86,15 @@ class Rollout:
     judgement: Judgement | None
 
 
+def text_hash(text: str) -> int:
+    """First 8 bytes of the SHA-256 of a text, as an unsigned integer.
+
+    Over UTF-16, in which a lone surrogate has a form and a pair of them is the character that
+    JSON makes of it: a text has one hash before and after it was saved.
+    """
+    return int.from_bytes(sha256(text.encode("utf-16-le", "surrogatepass")).digest()[:8], "big")
+
+
 @dataclass(frozen=True, slots=True)
 class Record:
     """What the statistics keep of a judged rollout: numbers and no text.
@@ -58,6 +116,28 @@ class Record:
     program_hash: int
     sample_seconds: float
     judge_seconds: float
+
+    @classmethod
+    def of(cls, rollout: Rollout) -> Record:
+        """The record of a judged rollout; ValueError when it has no judgement."""
+        reply, judgement = rollout.reply, rollout.judgement
+        if judgement is None:
+            raise ValueError(f"{rollout.key} is not judged")
+        return cls(
+            key=rollout.key,
+            verdict=judgement.verdict,
+            visible_passed=judgement.visible_passed,
+            visible_total=judgement.visible_total,
+            finish_reason=reply.finish_reason,
+            outcome=reply.outcome,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            reasoning_tokens=reply.reasoning_tokens,
+            reply_hash=text_hash(reply.text),
+            program_hash=0 if rollout.program is None else text_hash(rollout.program),
+            sample_seconds=reply.seconds,
+            judge_seconds=judgement.cpu_seconds,
+        )
 
     @property
     def accepted(self) -> bool:
@@ -85,3 +165,317 @@ class TaskFacts:
     floor: int
     cases_hash: str
     messages_hash: str
+
+
+class SearchError(Exception):
+    """A prompt template cannot be used; its text is one line for the user."""
+
+
+class Store(Protocol):
+    """Where rollouts are saved; journal.Journal is one."""
+
+    records: dict[tuple[str, str], dict[tuple[int, int], Record]]
+
+    def get(self, key: Key) -> Rollout | None: ...
+
+    def append(self, rollout: Rollout) -> Record | None: ...
+
+
+def topology_of(arm: str) -> tuple[tuple[int, ...], ...] | None:
+    """The neighbours of each particle; a noise run is resample with other seeds."""
+    return None if arm.startswith("noise-") else TOPOLOGIES[arm]
+
+
+def derive_seed(run_seed: int, key: Key) -> int:
+    """A seed of 53 bits, so that it survives a server that reads JSON numbers as doubles."""
+    text = json.dumps([run_seed, *key])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 11
+
+
+def hash_messages(messages: Sequence[Message]) -> str:
+    """First 16 hex digits of the SHA-256 of the messages."""
+    return hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
+
+
+def in_band(base: Iterable[Record], floor: int, band: str) -> bool:
+    """Whether the arms search a task, given its 8 base records.
+
+    all-fail: no base rollout is accepted. near-miss: besides, one passes a visible case.
+    above-floor: besides, one passes more visible cases than the best constant answer (`floor`).
+    """
+    passed = 0
+    for record in base:
+        if record.accepted:
+            return False
+        passed = max(passed, record.visible_passed)
+    return passed > {"all-fail": -1, "near-miss": 0, "above-floor": floor}[band]
+
+
+def fenced(program: str) -> str:
+    """The program in a python fence longer than any run of backticks inside it."""
+    longest = max((len(run) for run in re.findall("`+", program)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}python\n{program.rstrip()}\n{fence}"
+
+
+def clipped(text: str) -> str:
+    return text.strip() if len(text) <= SHOWN else text[:SHOWN].strip() + " [cut]"
+
+
+class Prompts:
+    """The templates of prompts/, filled by string.Template.substitute.
+
+    Attributes:
+        texts: name of the file without .txt -> its text.
+    """
+
+    FIELDS: ClassVar[dict[str, set[str]]] = {
+        "system": set(),
+        "task": {"statement"},
+        "own": {"passed", "total", "program", "outcome"},
+        "neighbour": {"passed", "total", "program", "outcome"},
+        "failure": {"input", "expected", "verdict", "got"},
+        "passed": set(),
+        "improve": set(),
+        "no_comments": set(),
+    }
+
+    def __init__(self, folder: Path, *, no_comments: bool = False) -> None:
+        self.no_comments = no_comments
+        try:
+            self.texts = {name: (folder / f"{name}.txt").read_text("utf-8") for name in self.FIELDS}
+        except (OSError, UnicodeDecodeError) as error:
+            raise SearchError(f"cannot read the prompt templates: {error}") from None
+        for name, fields in self.FIELDS.items():
+            template = Template(self.texts[name])
+            if not template.is_valid() or not fields.issuperset(template.get_identifiers()):
+                known = ", ".join(f"${field}" for field in sorted(fields)) or "no field"
+                raise SearchError(
+                    f"{folder.name}/{name}.txt: write $$ for a dollar sign; its fields are: {known}"
+                )
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """First 16 hex digits of each template's SHA-256: editing one changes the settings."""
+        return {
+            name: hashlib.sha256(text.encode()).hexdigest()[:16]
+            for name, text in self.texts.items()
+        }
+
+    def fresh(self, task: Task) -> list[Message]:
+        """The bare problem."""
+        return self._messages([self._fill("task", statement=task.statement.strip())])
+
+    def informed(self, task: Task, own: Rollout | None, neighbour: Rollout | None) -> list[Message]:
+        """The problem with the attempts that a particle sees; fresh when there are none."""
+        shown = [
+            self._attempt(name, rollout)
+            for name, rollout in (("own", own), ("neighbour", neighbour))
+            if rollout is not None
+        ]
+        if not shown:
+            return self.fresh(task)
+        statement = self._fill("task", statement=task.statement.strip())
+        return self._messages([statement, *shown, self._fill("improve")])
+
+    def _messages(self, parts: list[str]) -> list[Message]:
+        if self.no_comments:
+            parts = [*parts, self._fill("no_comments")]
+        return [
+            {"role": "system", "content": self._fill("system")},
+            {"role": "user", "content": "\n\n".join(parts)},
+        ]
+
+    def _attempt(self, name: str, rollout: Rollout) -> str:
+        judgement = rollout.judgement
+        if judgement is None or rollout.program is None:
+            raise ValueError(f"{rollout.key} has no judged program to show")
+        return self._fill(
+            name,
+            passed=str(judgement.visible_passed),
+            total=str(judgement.visible_total),
+            program=fenced(rollout.program),
+            outcome=self._outcome(judgement),
+        )
+
+    def _outcome(self, judgement: Judgement) -> str:
+        failure = judgement.first_failure
+        if failure is None or failure.hidden:
+            return self._fill("passed")
+        return self._fill(
+            "failure",
+            input=clipped(failure.input),
+            expected=clipped(failure.expected),
+            verdict=failure.verdict,
+            got=clipped(failure.got),
+        )
+
+    def _fill(self, name: str, **values: str) -> str:
+        return Template(self.texts[name]).substitute(values).strip()
+
+
+async def every(awaitables: Iterable[Awaitable[T]]) -> list[T]:
+    """Like gather, but all run to their end before the first error is raised.
+
+    An error is not a reason to abandon the replies that are being sampled beside it: they are
+    paid for. Stopped is raised only when nothing else went wrong, since it is the consequence.
+    """
+    results = await asyncio.gather(*awaitables, return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    if errors:
+        raise min(errors, key=lambda error: isinstance(error, Stopped))
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+def personal_best(attempts: Iterable[Rollout]) -> Rollout | None:
+    """Of one particle's attempts with a program: most visible cases passed, then the newest."""
+    best: Rollout | None = None
+    for attempt in sorted(attempts, key=lambda attempt: attempt.key.round):
+        if attempt.program is not None and (best is None or fitness(attempt) >= fitness(best)):
+            best = attempt
+    return best
+
+
+def neighbourhood_best(bests: Iterable[Rollout | None], rng: random.Random) -> Rollout | None:
+    """The neighbours' best attempt; a tie is drawn."""
+    shown = [best for best in bests if best is not None]
+    if not shown:
+        return None
+    top = max(fitness(best) for best in shown)
+    return rng.choice([best for best in shown if fitness(best) == top])
+
+
+def fitness(rollout: Rollout) -> int:
+    """Visible cases passed."""
+    if rollout.judgement is None:
+        raise ValueError(f"{rollout.key} is not judged")
+    return rollout.judgement.visible_passed
+
+
+@dataclass
+class Swarm:
+    """One run's search.
+
+    Attributes:
+        policy, judge, store, prompts: what it samples from, judges with, saves to and asks with.
+        seed: the run's seed.
+        on_rollout: called with each record that was sampled or judged now.
+        on_skip: called with the number of planned rollouts that will not be needed.
+        faults: what the judge said of the rollouts that it could not judge.
+    """
+
+    policy: Policy
+    judge: Judge
+    store: Store
+    prompts: Prompts
+    seed: int
+    on_rollout: Callable[[Record], None] = lambda record: None
+    on_skip: Callable[[int], None] = lambda count: None
+    faults: list[str] = field(default_factory=list)
+
+    async def run(self, tasks: Sequence[Task], arms: Sequence[str], band: str) -> None:
+        """Base group, then all arms at once, of every task; raises the first thing that went
+        wrong when everything in flight has ended."""
+        room = asyncio.Semaphore(TASKS_AT_ONCE)
+
+        async def one(task: Task) -> None:
+            async with room:
+                await self._task(task, arms, band)
+
+        await every(one(task) for task in tasks)
+
+    async def _task(self, task: Task, arms: Sequence[str], band: str) -> None:
+        base = await self.base(task)
+        if in_band(base, task.floor, band):
+            await every(self.search(arm, task) for arm in arms)
+        else:
+            self.on_skip(len(arms) * GROUP * ROUNDS)
+
+    async def base(self, task: Task) -> list[Record]:
+        """The base group's records."""
+        saved = self.store.records.get(("base", task.id), {})
+        if len(saved) < GROUP:
+            await self._round("base", task, 0, [self.prompts.fresh(task)] * GROUP)
+        return list(self.store.records["base", task.id].values())
+
+    async def search(self, arm: str, task: Task) -> None:
+        """One arm on one task, up to the round of its first rescue."""
+        saved = self.store.records.get((arm, task.id), {})
+        rescue_round = first_rescue(saved)
+        if rescue_round is not None:
+            self.on_skip(GROUP * (ROUNDS - 1 - rescue_round))
+            return
+        if len(saved) == GROUP * ROUNDS:
+            return
+        rounds: list[list[Rollout]] = []
+        for number in range(ROUNDS):
+            messages = self.plan_round(arm, task, rounds)
+            rounds.append(await self._round(arm, task, number, messages))
+            if any(rollout.judgement and rollout.judgement.accepted for rollout in rounds[-1]):
+                self.on_skip(GROUP * (ROUNDS - 1 - number))
+                return
+
+    def plan_round(
+        self, arm: str, task: Task, rounds: Sequence[Sequence[Rollout]]
+    ) -> list[list[Message]]:
+        """The messages of the next round, one list a particle, given the rounds before it."""
+        topology = topology_of(arm)
+        if topology is None or not rounds:
+            return [self.prompts.fresh(task)] * GROUP
+        bests = [personal_best(attempts) for attempts in zip(*rounds, strict=True)]
+        messages = []
+        for particle, neighbours in enumerate(topology):
+            key = Key(arm, task.id, len(rounds), particle)
+            rng = random.Random(f"tie {derive_seed(self.seed, key)}")
+            neighbour = neighbourhood_best((bests[other] for other in neighbours), rng)
+            messages.append(self.prompts.informed(task, bests[particle], neighbour))
+        return messages
+
+    async def _round(
+        self, arm: str, task: Task, number: int, messages: Sequence[list[Message]]
+    ) -> list[Rollout]:
+        return await every(
+            self._rollout(Key(arm, task.id, number, particle), task, messages[particle])
+            for particle in range(GROUP)
+        )
+
+    async def _rollout(self, key: Key, task: Task, messages: list[Message]) -> Rollout:
+        """The saved rollout, or a new one; judged and saved."""
+        rollout = self.store.get(key)
+        if rollout is not None and rollout.judgement is not None:
+            return rollout
+        try:
+            if rollout is None:
+                seed = derive_seed(self.seed, key)
+                reply = await self.policy.sample(messages, seed)
+                program = extract_program(reply.text)
+                rollout = Rollout(key, seed, hash_messages(messages), reply, program, None)
+            rollout, fault = await self._judged(rollout, task)
+            record = self.store.append(rollout)
+        except BaseException:
+            self.policy.stop()
+            raise
+        if fault is not None:
+            raise fault
+        if record is not None:
+            self.on_rollout(record)
+        return rollout
+
+    async def _judged(self, rollout: Rollout, task: Task) -> tuple[Rollout, JudgeFault | None]:
+        """The rollout with its judgement, or without one and the judge's fault.
+
+        One rollout that cannot be judged ends its own search only; several end the run.
+        """
+        try:
+            judgement = await self.judge.grade(rollout.program, task)
+        except JudgeFault as fault:
+            self.faults.append(str(fault))
+            if len(self.faults) >= MAX_FAULTS:
+                self.policy.stop()
+            return rollout, fault
+        return replace(rollout, judgement=judgement), None
+
+
+def first_rescue(records: Mapping[tuple[int, int], Record]) -> int | None:
+    """The first round with an accepted rollout."""
+    return min((place[0] for place, record in records.items() if record.accepted), default=None)
