@@ -92,7 +92,8 @@ def text_hash(text: str) -> int:
     Over UTF-16, in which a lone surrogate has a form and a pair of them is the character that
     JSON makes of it: a text has one hash before and after it was saved.
     """
-    return int.from_bytes(sha256(text.encode("utf-16-le", "surrogatepass")).digest()[:8], "big")
+    digest = hashlib.sha256(text.encode("utf-16-le", "surrogatepass")).digest()
+    return int.from_bytes(digest[:8], "big")
 
 
 @dataclass(frozen=True, slots=True)
