@@ -151,7 +151,7 @@ class TaskFacts:
 
     Attributes:
         id, contest, rating: as in data.Task.
-        visible, hidden, extra: numbers of cases.
+        visible, hidden: numbers of cases.
         floor: number of visible cases that the best constant answer passes.
         cases_hash: of the visible and hidden cases: a saved verdict holds for these only.
         messages_hash: of the fresh prompt.
@@ -162,10 +162,23 @@ class TaskFacts:
     rating: int
     visible: int
     hidden: int
-    extra: int
     floor: int
     cases_hash: str
     messages_hash: str
+
+    @classmethod
+    def of(cls, task: Task, messages: Sequence[Message]) -> TaskFacts:
+        """The facts of a task whose fresh prompt is `messages`."""
+        return cls(
+            id=task.id,
+            contest=task.contest,
+            rating=task.rating,
+            visible=len(task.visible),
+            hidden=len(task.hidden),
+            floor=task.floor,
+            cases_hash=task.cases_hash,
+            messages_hash=hash_messages(messages),
+        )
 
 
 class SearchError(Exception):
