@@ -1,0 +1,577 @@
+"""The journal: out/rollouts.jsonl, in which nothing that was paid for is lost.
+
+A run asks for some 35,000 replies over hours, and anything can end it: Ctrl-C, a crash, kill -9,
+a full disk. So every rollout is one JSON line, appended as soon as it is judged, and the next run
+reads the lines back and asks only for what is not there.
+
+Theory of operation:
+
+- A line is one write to a file opened for appending. Killing the process at any moment loses at
+  most the line being written; that torn end is cut off when the journal is next opened. Anything
+  else that is malformed was not our doing and stops with its line number.
+- Lines reach the disk (fsync) at most SYNC_SECONDS apart and at the end, so that a power failure
+  costs the last seconds and killing the process costs nothing.
+- A write that fails (a full disk) is taken back, so that the file still ends with a whole line.
+- The first line holds the settings that shape a rollout. Other settings are refused: rollouts of
+  two recipes in one report would be worth nothing.
+- Memory holds numbers (swarm.Record) and file offsets. Texts stay in the file and are read back
+  one at a time, so that a run over the train split (1,500,000 rollouts) fits.
+- A lock file keeps a second process out. Reading needs no lock: lines are only ever added.
+
+The lines, by their "kind": "header" (first, and only there), "sitting" (a process opened the
+journal), "load" (what was read and dropped), "task", "rollout" and "check". Of two lines about the
+same thing the later one counts: a rollout saved without its judgement is judged and saved again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import json
+import os
+import sys
+import time
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+
+from judge import Failure, Judgement
+from policy import Message, Reply
+from swarm import Key, Record, Rollout, TaskFacts
+
+if TYPE_CHECKING:
+    from data import Task
+    from judge import Judge
+
+NAME = "rollouts.jsonl"
+FORMAT = 1
+SYNC_SECONDS = 5.0
+REGRADE_WINDOW = 256  # programs with the judge at once, which bounds the texts in memory
+
+ABSENT = "(not there)"
+
+
+class JournalError(Exception):
+    """The journal cannot be used as asked; its text is one line for the user."""
+
+
+class Journal:
+    """The rollouts of one out folder.
+
+    Attributes:
+        path: the file.
+        settings: what shaped the rollouts, from the header.
+        records: (arm, task) -> (round, particle) -> Record, of the judged rollouts.
+        facts: task id -> TaskFacts.
+        checks: (kind, task, program_hash) -> (passed, total), numbers of cases.
+        load: what was read and dropped, as add_load got it last; None before.
+        moved: where `overwrite` put the file that was there, else None.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is read yet: use Journal.open or Journal.read."""
+        self.path = path
+        self.moved: Path | None = None
+        self._fd = self._lock = -1
+        self._synced = time.monotonic()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.settings: dict[str, Any] = {}
+        self.records: dict[tuple[str, str], dict[tuple[int, int], Record]] = {}
+        self.facts: dict[str, TaskFacts] = {}
+        self.checks: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self.load: dict[str, Any] | None = None
+        self._rollout_at: dict[Key, int] = {}  # offset of the line that counts
+        self._task_at: dict[str, int] = {}
+        self._end = 0  # offset behind the last whole line
+        self._torn = False  # whether a failed write may have left something there
+        self._past_seconds = self._started = self._last = 0.0
+
+    @classmethod
+    def open(
+        cls, folder: Path, settings: dict[str, Any] | None, *, overwrite: bool = False
+    ) -> Journal:
+        """Lock the journal of a folder, read it back and make it ready for more.
+
+        Args:
+            folder: made when it is not there.
+            settings: what shapes a rollout, JSON-ready; None takes what the journal has.
+            overwrite: begin an empty journal; one that is there is renamed, see `moved`.
+
+        Raises:
+            JournalError: another process has it; it was written with other settings; a line is
+                malformed; the folder cannot be written; settings is None and nothing is there.
+        """
+        journal = cls(folder / NAME)
+        try:
+            with _told(journal.path):
+                folder.mkdir(parents=True, exist_ok=True)
+                journal._take_lock()
+                if overwrite:
+                    journal._move_aside()
+                journal._open_file(os.O_RDWR | os.O_APPEND | os.O_CREAT)
+                journal._replay()
+                journal._mend()
+            journal._begin(settings)
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    @classmethod
+    def read(cls, folder: Path) -> Journal:
+        """Read back the journal of a folder, even while another process writes it.
+
+        Nothing is changed and nothing can be added. Raises JournalError when nothing is there
+        or a line is malformed.
+        """
+        journal = cls(folder / NAME)
+        try:
+            with _told(journal.path):
+                if not journal.path.exists():
+                    journal._refuse_empty()
+                journal._open_file(os.O_RDONLY)
+                journal._replay()
+            if not journal._end:
+                journal._refuse_empty()
+        except BaseException:
+            journal.close()
+            raise
+        return journal
+
+    def close(self) -> None:
+        """Bring everything to the disk and let go of the lock. May be called twice."""
+        if self._lock >= 0 and self._fd >= 0:
+            # A failure here has been told by the write before, or costs nothing: the next open
+            # cuts off what is torn.
+            with suppress(OSError):
+                self._untear()
+                os.fsync(self._fd)
+        for fd in (self._fd, self._lock):
+            if fd >= 0:
+                os.close(fd)
+        self._fd = self._lock = -1
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def wall_seconds(self) -> float:
+        """Time spent over all sittings, each from its start to its last line."""
+        return self._past_seconds + self._last - self._started
+
+    def get(self, key: Key) -> Rollout | None:
+        """The whole rollout, judged or not, read back from the file; None when not there."""
+        offset = self._rollout_at.get(key)
+        return None if offset is None else _rollout(self._line(offset))
+
+    def fresh_messages(self, task_id: str) -> list[Message]:
+        """The fresh prompt of a task, read back from the file; KeyError for an unknown task."""
+        messages: list[Message] = self._line(self._task_at[task_id])["messages"]
+        return messages
+
+    def append(self, rollout: Rollout) -> Record | None:
+        """Save a rollout; its record, or None when it is not judged. Raises JournalError."""
+        self._add(
+            "rollout",
+            **rollout.key._asdict(),
+            seed=rollout.seed,
+            messages_hash=rollout.messages_hash,
+            reply=asdict(rollout.reply),
+            program=rollout.program,
+            judgement=rollout.judgement and asdict(rollout.judgement),
+        )
+        if rollout.judgement is None:
+            return None
+        arm, task, round_, particle = rollout.key
+        return self.records[arm, task][round_, particle]
+
+    def add_task(self, facts: TaskFacts, messages: list[Message]) -> None:
+        """Save what the statistics need of a task, and its fresh prompt.
+
+        Raises JournalError when the journal has rollouts of other cases or another prompt under
+        the same id.
+        """
+        saved = self.facts.get(facts.id)
+        if saved == facts:
+            return
+        if saved is not None:
+            _compare_task(self.path, saved, facts.cases_hash, facts.messages_hash)
+        self._add("task", **asdict(facts), messages=messages)
+
+    def add_check(self, kind: str, task: str, program_hash: int, passed: int, total: int) -> None:
+        """Save how many cases of some kind ("extra", "hidden") a program passed."""
+        self._add(
+            "check",
+            check=kind,
+            task=task,
+            program_hash=program_hash,
+            passed=passed,
+            total=total,
+        )
+
+    def add_load(self, load: dict[str, Any]) -> None:
+        """Save what was read and dropped, JSON-ready, unless the last such line says the same."""
+        if load != self.load:
+            self._add("load", load=load)
+
+    # Below: the file.
+
+    def _take_lock(self) -> None:
+        # This lock belongs to the process and is not inherited, so that a child that outlives a
+        # killed run (flock would leave it the lock) does not keep the next run out.
+        self._lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            raise JournalError(
+                f"another run is writing {self.path}: wait for it, or use --out for another folder"
+            ) from None
+
+    def _move_aside(self) -> None:
+        if not self.path.exists():
+            return
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        names = (f"{self.path.stem}-{stamp}{tail}.jsonl" for tail in ("", *range(-1, -99, -1)))
+        free = (path for path in map(self.path.with_name, names) if not path.exists())
+        self.moved = self.path.rename(next(free))
+
+    def _open_file(self, flags: int) -> None:
+        self._fd = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
+
+    def _refuse_empty(self) -> NoReturn:
+        raise JournalError(
+            f"nothing is saved at {self.path}: run without --reuse first, or use "
+            "the --out of that run"
+        )
+
+    def _replay(self) -> None:
+        """Take in every whole line, and leave `_end` behind the last."""
+        with open(self._fd, "rb", closefd=False) as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    fields = json.loads(line)
+                    if (fields["kind"] == "header") != (number == 1):
+                        raise ValueError("the header is the first line and only that")
+                    self._take_in(fields, self._end)
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    if not line.endswith(b"\n"):
+                        return  # killed while it was written
+                    raise JournalError(
+                        f"{self.path}, line {number} is damaged ({_clip(error)}), and not by a "
+                        "run that was cut off: mend or delete that line, or use --overwrite"
+                    ) from error
+                self._end += len(line)
+
+    def _mend(self) -> None:
+        """Cut off a torn end; give a whole last line the line end that it was killed before."""
+        if os.fstat(self._fd).st_size > self._end:
+            os.ftruncate(self._fd, self._end)
+        elif self._end and os.pread(self._fd, 1, self._end - 1) != b"\n":
+            os.write(self._fd, b"\n")
+            self._end += 1
+
+    def _begin(self, settings: dict[str, Any] | None) -> None:
+        if self._end and settings is not None:
+            _compare(self.path, self.settings, json.loads(json.dumps(settings)))
+        elif settings is not None:
+            self._add("header", format=FORMAT, settings=settings)
+            with _told(self.path):
+                _sync_folder(self.path.parent)
+        elif not self._end:
+            self._refuse_empty()
+        self._add("sitting")
+
+    def _add(self, kind: str, **fields: Any) -> None:
+        line = _encode({"kind": kind, "at": round(time.time(), 3), **fields})
+        with _told(self.path):
+            self._untear()
+            self._torn = True
+            _write_all(self._fd, line)
+            self._torn = False
+            self._take_in(json.loads(line), self._end)
+            self._end += len(line)
+            if time.monotonic() - self._synced > SYNC_SECONDS:
+                os.fsync(self._fd)
+                self._synced = time.monotonic()
+
+    def _untear(self) -> None:
+        if self._torn:
+            os.ftruncate(self._fd, self._end)
+            self._torn = False
+
+    def _replace(self, new: Path) -> None:
+        """Put a whole new file in the place of this one, and read it back."""
+        with _told(self.path):
+            new.replace(self.path)
+            _sync_folder(self.path.parent)
+            os.close(self._fd)
+            self._fd = -1
+            self._forget()
+            self._open_file(os.O_RDWR | os.O_APPEND)
+            self._replay()
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Every line with its offset."""
+        offset = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                yield offset, line
+                offset += len(line)
+
+    def _line(self, offset: int) -> dict[str, Any]:
+        with open(self._fd, "rb", closefd=False) as file:
+            file.seek(offset)
+            fields: dict[str, Any] = json.loads(file.readline())
+        return fields
+
+    # Below: what is held in memory.
+
+    def _take_in(self, fields: dict[str, Any], offset: int) -> None:
+        kind = fields["kind"]
+        if kind == "header":
+            self._take_in_header(fields)
+            return
+        self._take_in_time(fields["at"], kind == "sitting")
+        if kind == "rollout":
+            self._take_in_rollout(_rollout(fields), offset)
+        elif kind == "task":
+            facts = TaskFacts(**{name: fields[name] for name in TaskFacts.__slots__})
+            self.facts[facts.id] = facts
+            self._task_at[facts.id] = offset
+        elif kind == "check":
+            key = (fields["check"], fields["task"], fields["program_hash"])
+            self.checks[key] = (fields["passed"], fields["total"])
+        elif kind == "load":
+            self.load = fields["load"]
+        elif kind != "sitting":
+            raise ValueError(f"no such kind: {kind}")
+
+    def _take_in_header(self, fields: dict[str, Any]) -> None:
+        if fields["format"] != FORMAT:
+            raise JournalError(
+                f"{self.path} has format {fields['format']} and this version reads {FORMAT}: use "
+                "the version that wrote it, or --out for another folder"
+            )
+        self.settings = fields["settings"]
+
+    def _take_in_time(self, at: float, sitting: bool) -> None:
+        if sitting:
+            self._past_seconds += self._last - self._started
+            self._started = self._last = at
+        self._last = max(self._last, at)  # a clock that was set back costs no time
+
+    def _take_in_rollout(self, rollout: Rollout, offset: int) -> None:
+        self._rollout_at[rollout.key] = offset
+        if rollout.judgement is None:
+            return
+        arm, task, round_, particle = rollout.key
+        self.records.setdefault((arm, task), {})[round_, particle] = Record.of(rollout)
+
+
+def _key(fields: dict[str, Any]) -> Key:
+    arm, task = sys.intern(fields["arm"]), sys.intern(fields["task"])
+    return Key(arm, task, fields["round"], fields["particle"])
+
+
+def _rollout(fields: dict[str, Any]) -> Rollout:
+    """Strings that recur are interned: the records of a run share one copy of each."""
+    reply, judgement = fields["reply"], fields["judgement"]
+    reply["finish_reason"] = sys.intern(reply["finish_reason"])
+    if judgement is not None:
+        judgement["verdict"] = sys.intern(judgement["verdict"])
+        failure = judgement["first_failure"]
+        judgement["first_failure"] = None if failure is None else Failure(**failure)
+    return Rollout(
+        key=_key(fields),
+        seed=fields["seed"],
+        messages_hash=fields["messages_hash"],
+        reply=Reply(**reply),
+        program=fields["program"],
+        judgement=None if judgement is None else Judgement(**judgement),
+    )
+
+
+@dataclass(frozen=True)
+class Regraded:
+    """What judging again changed.
+
+    Attributes:
+        total: programs judged, those of replies without a program included.
+        changed: verdicts that differ.
+        by_verdict: "old -> new" -> number; the old one is "unjudged" where there was none.
+    """
+
+    total: int
+    changed: int
+    by_verdict: dict[str, int]
+
+
+async def regrade(
+    journal: Journal, judge: Judge, tasks: Mapping[str, Task], settings: dict[str, Any]
+) -> Regraded:
+    """Judge every saved program again and put the new verdicts in place of the old ones.
+
+    The new journal is written beside the old one and takes its place when it is whole: whatever
+    ends this early leaves the old one as it was.
+
+    Args:
+        journal: open for writing; it is read back anew at the end.
+        judge: today's.
+        tasks: task id -> Task, of every task that has a rollout.
+        settings: for the new header, today's limits among them.
+
+    Raises:
+        JournalError: a task is not there or has other cases; the disk is full.
+        JudgeFault: a program could not be judged.
+    """
+    _check_tasks(journal, tasks)
+    changes: Counter[tuple[str, str]] = Counter()
+    new = journal.path.with_suffix(".new")
+    try:
+        with _told(new), new.open("wb") as out:
+            out.write(_encode({"kind": "header", "format": FORMAT, "settings": settings}))
+            await _judge_again(journal, judge, tasks, out, changes)
+            out.flush()
+            os.fsync(out.fileno())
+        journal._replace(new)
+    except BaseException:
+        with suppress(OSError):
+            new.unlink()
+        raise
+    differ = {f"{old} -> {now}": n for (old, now), n in sorted(changes.items()) if old != now}
+    return Regraded(changes.total(), sum(differ.values()), differ)
+
+
+def _check_tasks(journal: Journal, tasks: Mapping[str, Task]) -> None:
+    for task_id in sorted({key.task for key in journal._rollout_at}):
+        if task_id not in tasks:
+            raise JournalError(
+                f"{journal.path} has rollouts of {task_id}, which is not among the tasks read: "
+                "regrade with the --tasks, --splits and --limit of the run"
+            )
+        saved = journal.facts[task_id]
+        _compare_task(journal.path, saved, tasks[task_id].cases_hash, saved.messages_hash)
+
+
+async def _judge_again(
+    journal: Journal,
+    judge: Judge,
+    tasks: Mapping[str, Task],
+    out: BinaryIO,
+    changes: Counter[tuple[str, str]],
+) -> None:
+    """Copy the lines behind the header in their order, rollouts with their new judgement."""
+    pending: deque[bytes | asyncio.Task[bytes]] = deque()
+
+    async def again(fields: dict[str, Any]) -> bytes:
+        new = await judge.grade(fields["program"], tasks[fields["task"]])
+        old = fields["judgement"]
+        changes["unjudged" if old is None else old["verdict"], new.verdict] += 1
+        return _encode({**fields, "judgement": asdict(new)})
+
+    async def write_oldest() -> None:
+        oldest = pending.popleft()
+        out.write(oldest if isinstance(oldest, bytes) else await oldest)
+
+    try:
+        for offset, line in journal._lines():
+            fields = json.loads(line)
+            if fields["kind"] == "rollout" and journal._rollout_at[_key(fields)] == offset:
+                pending.append(asyncio.create_task(again(fields)))
+            elif fields["kind"] != "header":
+                pending.append(line)
+            if len(pending) == REGRADE_WINDOW:
+                await write_oldest()
+        while pending:
+            await write_oldest()
+    finally:
+        judging = [item for item in pending if not isinstance(item, bytes)]
+        for task in judging:
+            task.cancel()
+        await asyncio.gather(*judging, return_exceptions=True)
+
+
+def _compare(path: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
+    old, new = dict(_flat(saved)), dict(_flat(now))
+    names = [name for name in {**old, **new} if old.get(name, ABSENT) != new.get(name, ABSENT)]
+    if names:
+        changes = ", ".join(
+            f"{name} {_clip(old.get(name, ABSENT))} -> {_clip(new.get(name, ABSENT))}"
+            for name in names
+        )
+        raise JournalError(
+            f"{path} was written with other settings: {changes}; run with the old ones, use "
+            "--out for another folder, or --overwrite to begin anew"
+        )
+
+
+def _compare_task(path: Path, saved: TaskFacts, cases_hash: str, messages_hash: str) -> None:
+    changed = [
+        what
+        for what, differs in (
+            ("its cases", saved.cases_hash != cases_hash),
+            ("its prompt", saved.messages_hash != messages_hash),
+        )
+        if differs
+    ]
+    if changed:
+        raise JournalError(
+            f"{path} has rollouts of {saved.id}, but {' and '.join(changed)} changed since: use "
+            "the tasks and prompts of that run, --out for another folder, or --overwrite to "
+            "begin anew"
+        )
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and plain values of nested dicts."""
+    if not isinstance(value, dict):
+        yield name, value
+        return
+    for key, inner in value.items():
+        yield from _flat(inner, f"{name}.{key}" if name else key)
+
+
+def _clip(value: object, width: int = 60) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _encode(fields: dict[str, Any]) -> bytes:
+    # In ASCII: a reply can hold half a surrogate pair, which has no UTF-8.
+    return json.dumps(fields).encode("ascii") + b"\n"
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system refuses, as one line for the user."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        raise JournalError(
+            f"cannot use {path}: {error.strerror}; what was saved before is whole: "
+            + ("free some space" if full else "see to the folder, or use --out for another one,")
+            + " and run the same command again"
+        ) from error
