@@ -248,7 +248,7 @@ class Prompts:
         "task": {"statement"},
         "own": {"passed", "total", "program", "outcome"},
         "neighbour": {"passed", "total", "program", "outcome"},
-        "failure": {"input", "expected", "verdict", "got"},
+        "failure": {"input", "expected", "result", "got"},
         "passed": set(),
         "improve": set(),
         "no_comments": set(),
@@ -316,11 +316,12 @@ class Prompts:
         failure = judgement.first_failure
         if failure is None or failure.hidden:
             return self._fill("passed")
+        printed = failure.verdict == "wrong answer"
         return self._fill(
             "failure",
             input=clipped(failure.input),
             expected=clipped(failure.expected),
-            verdict=failure.verdict,
+            result="It printed" if printed else failure.verdict.capitalize(),
             got=clipped(failure.got),
         )
 

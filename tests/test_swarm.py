@@ -1,0 +1,381 @@
+"""The search, against a policy and a judge that are written here and a store in memory."""
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from data import Case, Task
+from judge import Failure, JudgeFault, Judgement
+from policy import Message, Reply, Stopped
+from swarm import (
+    GROUP,
+    ROUNDS,
+    TOPOLOGIES,
+    Key,
+    Prompts,
+    Record,
+    Rollout,
+    SearchError,
+    Swarm,
+    derive_seed,
+    fenced,
+    in_band,
+    neighbourhood_best,
+    personal_best,
+)
+
+PROMPTS = Path(__file__).parent.parent / "prompts"
+GOLDEN = Path(__file__).parent / "golden"
+ARMS = ("resample", "solo", "ring", "star")
+TASK = Task(
+    id="toy/1_A",
+    name="1_A. Sum",
+    contest="1",
+    statement="A. Sum\n\nPrint a + b. The prize is $5.",
+    rating=800,
+    visible=(Case("1 2\n", "3\n"), Case("2 2\n", "4\n"), Case("0 0\n", "0\n")),
+    hidden=(Case("HIDDEN-IN", "HIDDEN-OUT"),),
+)
+
+
+@dataclass
+class Memory:
+    """A store in memory."""
+
+    records: dict = field(default_factory=dict)
+    rollouts: dict = field(default_factory=dict)
+
+    def get(self, key: Key) -> Rollout | None:
+        return self.rollouts.get(key)
+
+    def append(self, rollout: Rollout) -> Record | None:
+        self.rollouts[rollout.key] = rollout
+        if rollout.judgement is None:
+            return None
+        key = rollout.key
+        record = Record.of(rollout)
+        self.records.setdefault((key.arm, key.task), {})[key.round, key.particle] = record
+        return record
+
+
+class Answers:
+    """Replies with a program that says how many visible cases it will pass, drawn by the seed."""
+
+    def __init__(self, scores: tuple[int, ...] = (0, 1, 2)) -> None:
+        self.scores, self.asked, self.stopped = scores, [], False
+
+    async def sample(self, messages: list[Message], seed: int) -> Reply:
+        if self.stopped:
+            raise Stopped("stopped")
+        self.asked.append((messages, seed))
+        await asyncio.sleep(0)
+        score = random.Random(seed).choice(self.scores)
+        text = f"```python\nscore = {score}  # {seed}\n```"
+        return Reply(text, "", "stop", None, 10, 5, None, 0.0)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class Scorer:
+    """A judge that believes the program: score 3 passes every visible case, 4 the hidden too."""
+
+    async def grade(self, program: str | None, task: Task, *, every_case: bool = False):
+        score = int(program.split()[2])
+        visible, hidden = min(score, 3), int(score > 3)
+        verdict = "accepted" if hidden else "wrong answer"
+        failure = None
+        if not hidden:
+            case, is_hidden = (0, True) if score == 3 else (score, False)
+            shown = task.hidden[0] if is_hidden else task.visible[case]
+            failure = Failure(case, is_hidden, verdict, shown.input, shown.output, "7")
+        return Judgement(verdict, visible, 3, hidden, 1, failure, 0.0)
+
+
+def swarm_of(policy=None, judge=None, store=None, seed=0, **more) -> Swarm:
+    return Swarm(
+        policy or Answers(), judge or Scorer(), store or Memory(), Prompts(PROMPTS), seed, **more
+    )
+
+
+def attempt(score: int, *, particle=0, number=0, text="", verdict="wrong answer", got="7"):
+    """A judged rollout that passes `score` of TASK's visible cases."""
+    program = text or f"score = {score}  # particle {particle} round {number}"
+    hidden = score == 3
+    case = TASK.hidden[0] if hidden else TASK.visible[score]
+    failure = Failure(0 if hidden else score, hidden, verdict, case.input, case.output, got)
+    judgement = Judgement(verdict, score, 3, 0, 1, failure, 0.0)
+    reply = Reply("", "", "stop", None, None, None, None, 0.0)
+    return Rollout(Key("ring", TASK.id, number, particle), 1, "", reply, program, judgement)
+
+
+def run(swarm: Swarm, tasks=(TASK,), arms=ARMS, band="all-fail") -> Swarm:
+    asyncio.run(swarm.run(list(tasks), arms, band))
+    return swarm
+
+
+# --- seeds and topologies -----------------------------------------------------------------------
+
+
+def test_no_two_rollouts_of_a_full_run_share_a_seed():
+    arms = [*TOPOLOGIES, *(f"noise-{i}" for i in range(1, 6))]
+    keys = [
+        Key(arm, f"test/{task}_A", number, particle)
+        for task in range(275)
+        for arm in ["base", *arms]
+        for number in range(1 if arm == "base" else ROUNDS)
+        for particle in range(GROUP)
+    ]
+    seeds = {derive_seed(0, key) for key in keys} | {derive_seed(1, key) for key in keys}
+    assert len(seeds) == 2 * len(keys)
+    assert max(seeds) < 2**53
+
+
+def test_the_lower_32_bits_differ_within_a_task():
+    """llama.cpp keeps 32 bits of a seed."""
+    keys = [
+        Key(arm, "test/1_A", number, particle)
+        for arm in ["base", *ARMS, "noise-1", "noise-2"]
+        for number in range(1 if arm == "base" else ROUNDS)
+        for particle in range(GROUP)
+    ]
+    assert len({derive_seed(0, key) % 2**32 for key in keys}) == len(keys)
+
+
+@pytest.mark.parametrize(
+    ("arm", "degree"), [("solo", 0), ("ring", 2), ("star", 7), ("von-neumann", 3)]
+)
+def test_topologies_are_regular_and_symmetric(arm, degree):
+    table = TOPOLOGIES[arm]
+    assert [len(set(neighbours)) for neighbours in table] == [degree] * GROUP
+    for particle, neighbours in enumerate(table):
+        assert particle not in neighbours
+        assert all(particle in table[other] for other in neighbours)
+
+
+def test_von_neumann_is_the_2_by_4_torus():
+    assert sorted(TOPOLOGIES["von-neumann"][0]) == [1, 3, 4]
+    assert sorted(TOPOLOGIES["von-neumann"][6]) == [2, 5, 7]
+
+
+# --- bests --------------------------------------------------------------------------------------
+
+
+def test_personal_best_passes_most_and_a_tie_goes_to_the_newer():
+    older, newer, worse = attempt(2), attempt(2, number=1), attempt(1, number=2)
+    assert personal_best([worse, newer, older]) is newer
+    assert personal_best([older, replace(attempt(0, number=1), program=None)]) is older
+    assert personal_best([replace(older, program=None)]) is None
+
+
+def test_neighbourhood_best_draws_ties_and_only_ties():
+    top = [attempt(2, particle=1), attempt(2, particle=2)]
+    drawn = Counter(
+        neighbourhood_best([attempt(1), None, *top], random.Random(seed)).key.particle
+        for seed in range(200)
+    )
+    assert set(drawn) == {1, 2}
+    assert min(drawn.values()) > 60
+    assert neighbourhood_best([None], random.Random(0)) is None
+
+
+# --- prompts ------------------------------------------------------------------------------------
+
+
+def text_of(messages: list[Message]) -> str:
+    return "".join(f"[{message['role']}]\n{message['content']}\n" for message in messages)
+
+
+OWN = attempt(1, text="a, b = input().split()\nprint(a + b)\n", got="22")
+CRASH = attempt(
+    2, particle=1, text='"""\n```\n"""\nprint(1 / 0)', verdict="runtime error",
+    got="ZeroDivisionError: division by zero",
+)  # fmt: skip
+ALMOST = attempt(3, text="print(sum(map(int, input().split())))")
+
+
+@pytest.mark.parametrize(
+    ("name", "no_comments", "own", "neighbour"),
+    [
+        ("fresh", False, None, None),
+        ("fresh_no_comments", True, None, None),
+        ("solo", False, OWN, None),
+        ("ring", False, OWN, CRASH),
+        ("only_neighbour", True, None, CRASH),
+        ("all_visible_passed", False, ALMOST, None),
+    ],
+)
+def test_whole_prompts_are_the_golden_ones(name, no_comments, own, neighbour):
+    prompts = Prompts(PROMPTS, no_comments=no_comments)
+    messages = prompts.informed(TASK, own, neighbour)
+    assert text_of(messages) == (GOLDEN / f"{name}.txt").read_text("utf-8")
+
+
+def test_long_cases_are_clipped():
+    own = attempt(1, got="x" * 5000)
+    content = Prompts(PROMPTS).informed(TASK, own, None)[1]["content"]
+    assert "x" * 400 + " [cut]" in content
+    assert "x" * 401 not in content
+
+
+def test_a_program_with_fences_is_fenced_with_more_backticks():
+    assert fenced("print(1)\n") == "```python\nprint(1)\n```"
+    assert fenced("'''````'''") == "`````python\n'''````'''\n`````"
+
+
+def test_editing_a_template_changes_its_hash_and_a_bad_one_is_refused(tmp_path):
+    for path in PROMPTS.iterdir():
+        (tmp_path / path.name).write_text(path.read_text())
+    before = Prompts(tmp_path).hashes
+    (tmp_path / "improve.txt").write_text("Try again.")
+    after = Prompts(tmp_path).hashes
+    assert {name for name in before if before[name] != after[name]} == {"improve"}
+    (tmp_path / "improve.txt").write_text("It costs $100, $dear.")
+    with pytest.raises(SearchError, match=r"improve\.txt: write \$\$ for a dollar sign"):
+        Prompts(tmp_path)
+    (tmp_path / "improve.txt").unlink()
+    with pytest.raises(SearchError, match=r"improve\.txt"):
+        Prompts(tmp_path)
+
+
+# --- bands --------------------------------------------------------------------------------------
+
+
+def test_bands():
+    def base(*scores):
+        return [Record.of(replace(attempt(min(score, 2)), judgement=asyncio.run(
+            Scorer().grade(f"score = {score}", TASK)))) for score in scores]  # fmt: skip
+
+    assert in_band(base(0, 0), 1, "all-fail")
+    assert not in_band(base(0, 0), 1, "near-miss")
+    assert in_band(base(0, 1), 1, "near-miss")
+    assert not in_band(base(0, 1), 1, "above-floor")
+    assert in_band(base(3, 2), 1, "above-floor")
+    for band in ("all-fail", "near-miss", "above-floor"):
+        assert not in_band(base(2, 4), 1, band)
+
+
+# --- the search ---------------------------------------------------------------------------------
+
+
+def test_an_all_fail_task_gets_24_samples_an_arm():
+    swarm = run(swarm_of())
+    count = Counter(key.arm for key in swarm.store.rollouts)
+    assert count == {"base": 8, "resample": 24, "solo": 24, "ring": 24, "star": 24}
+    seeds = [seed for _, seed in swarm.policy.asked]
+    assert len(set(seeds)) == len(seeds) == 104
+
+
+def test_a_solved_task_is_not_searched():
+    skipped = []
+    swarm = run(swarm_of(Answers((0, 4)), on_skip=skipped.append))
+    assert {key.arm for key in swarm.store.rollouts} == {"base"}
+    assert skipped == [4 * 24]
+
+
+class FreshFails(Answers):
+    """Fresh prompts never pass; a prompt that shows an attempt always does."""
+
+    async def sample(self, messages, seed):
+        reply = await super().sample(messages, seed)
+        score = 4 if "attempt" in messages[1]["content"] else 0
+        return replace(reply, text=f"```python\nscore = {score}\n```")
+
+
+def test_an_arm_stops_after_the_round_of_its_first_rescue():
+    swarm = run(swarm_of(FreshFails()))
+    count = Counter(key.arm for key in swarm.store.rollouts)
+    assert count == {"base": 8, "resample": 24, "solo": 16, "ring": 16, "star": 16}
+
+
+def test_what_each_particle_sees():
+    """Bests per particle in round 0: particle i scores by the table; 3 = all visible."""
+    scores = [0, 2, 1, 0, 3, 1, 1, 0]
+    rounds = [[attempt(score, particle=i) for i, score in enumerate(scores)]]
+    swarm = swarm_of()
+
+    def seen(arm):
+        messages = swarm.plan_round(arm, TASK, rounds)
+        return [
+            [int(line.split("particle ")[1].split()[0])
+             for line in m[1]["content"].splitlines() if "# particle" in line]
+            for m in messages
+        ]  # fmt: skip
+
+    assert swarm.plan_round("resample", TASK, rounds) == [swarm.prompts.fresh(TASK)] * GROUP
+    assert seen("solo") == [[i] for i in range(GROUP)]
+    assert seen("ring") == [[i, best] for i, best in enumerate([1, 2, 1, 4, 5, 4, 5, 6])]
+    assert seen("star") == [[i, best] for i, best in enumerate([4, 4, 4, 4, 1, 4, 4, 4])]
+
+
+def test_a_run_is_a_function_of_its_seed():
+    first, again, other = run(swarm_of()), run(swarm_of()), run(swarm_of(seed=1))
+    assert first.store.rollouts == again.store.rollouts
+    assert first.store.rollouts != other.store.rollouts
+
+
+@pytest.mark.parametrize("stop_after", [3, 8, 20, 50, 70])
+def test_a_stopped_run_keeps_what_was_in_flight_and_goes_on_without_repeating(stop_after):
+    whole = run(swarm_of()).store
+    store, policy = Memory(), Answers()
+
+    def on_rollout(record):
+        if len(store.rollouts) == stop_after:
+            policy.stop()
+
+    with pytest.raises(Stopped):
+        run(swarm_of(policy, store=store, on_rollout=on_rollout))
+    assert len(store.rollouts) == len(policy.asked)
+    resumed = Answers()
+    run(swarm_of(resumed, store=store))
+    assert store.rollouts == whole.rollouts
+    assert len(policy.asked) + len(resumed.asked) == 104
+
+
+def test_no_hidden_case_reaches_a_prompt():
+    policy = Answers((0, 1, 2, 3))
+    run(swarm_of(policy), arms=tuple(TOPOLOGIES))
+    prompts = [text_of(messages) for messages, _ in policy.asked]
+    assert any("passes every visible case" in prompt for prompt in prompts)
+    assert not any("HIDDEN" in prompt for prompt in prompts)
+
+
+class Faulty(Scorer):
+    """Cannot judge the first `faults` programs."""
+
+    def __init__(self, faults):
+        self.left = faults
+
+    async def grade(self, program, task, *, every_case=False):
+        if self.left:
+            self.left -= 1
+            raise JudgeFault("no process could be started")
+        return await super().grade(program, task)
+
+
+def test_a_judge_fault_is_no_verdict_and_the_reply_is_kept():
+    store, policy = Memory(), Answers()
+    tasks = (TASK, replace(TASK, id="toy/2_A"))
+    with pytest.raises(JudgeFault):
+        run(swarm_of(policy, Faulty(1), store), tasks)
+    assert sum(rollout.judgement is None for rollout in store.rollouts.values()) == 1
+    assert len(store.records["base", "toy/1_A"]) == 7
+    assert len(store.records["star", "toy/2_A"]) == 24
+    again = Answers()
+    run(swarm_of(again, store=store), tasks)
+    assert len(policy.asked) + len(again.asked) == 2 * 104
+    assert store.rollouts == run(swarm_of(), tasks).store.rollouts
+
+
+def test_repeated_judge_faults_stop_the_run():
+    policy = Answers()
+    tasks = [replace(TASK, id=f"toy/{i}_A") for i in range(50)]
+    swarm = swarm_of(policy, Faulty(10**6))
+    with pytest.raises(JudgeFault):
+        run(swarm, tasks)
+    assert policy.stopped
+    assert len(swarm.store.rollouts) == len(policy.asked)
