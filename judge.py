@@ -99,9 +99,9 @@ class JudgeFault(Exception):
 
 # --- reading programs and outputs ---
 
-# A reply of a policy is a few thousand characters; what is longer is not compiled to look at it.
-_COMPILE_CHARS = 200_000
-_COMPILE_TRIES = 50
+# The source limit of Codeforces. A longer text is no program, and some grow compile time as n^2.
+_COMPILE_CHARS = 65_536
+_COMPILE_TRIES = 10
 
 _LINE = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 _THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
