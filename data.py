@@ -189,7 +189,7 @@ def _first(tasks: dict[str, Task], limit: int, seed: int) -> dict[str, Task]:
 
 def _toy_tasks() -> Iterator[Task]:
     for item in toy.TOY:
-        visible, hidden = ([Case(*pair) for pair in part] for part in item.cases())
+        visible, hidden = ([Case(*pair) for pair in part] for part in item.cases)
         yield Task(
             id=f"toy/{_short(item.title)}",
             name=item.title,
