@@ -36,6 +36,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
@@ -93,19 +94,17 @@ class Journal:
         self._past_seconds = self._started = self._last = 0.0
 
     @classmethod
-    def open(
-        cls, folder: Path, settings: dict[str, Any] | None, *, overwrite: bool = False
-    ) -> Journal:
+    def open(cls, folder: Path, settings: dict[str, Any], *, overwrite: bool = False) -> Journal:
         """Lock the journal of a folder, read it back and make it ready for more.
 
         Args:
             folder: made when it is not there.
-            settings: what shapes a rollout, JSON-ready; None takes what the journal has.
+            settings: what shapes a rollout, JSON-ready.
             overwrite: begin an empty journal; one that is there is renamed, see `moved`.
 
         Raises:
             JournalError: another process has it; it was written with other settings; a line is
-                malformed; the folder cannot be written; settings is None and nothing is there.
+                malformed; the folder cannot be written.
         """
         journal = cls(folder / NAME)
         try:
@@ -205,22 +204,15 @@ class Journal:
             return
         if saved is not None:
             _compare_task(self.path, saved, facts.cases_hash, facts.messages_hash)
-        self._add("task", **asdict(facts), messages=messages)
+        self._add("task", facts=asdict(facts), messages=messages)
 
     def add_check(self, kind: str, task: str, program_hash: int, passed: int, total: int) -> None:
         """Save how many cases of some kind ("extra", "hidden") a program passed."""
-        self._add(
-            "check",
-            check=kind,
-            task=task,
-            program_hash=program_hash,
-            passed=passed,
-            total=total,
-        )
+        self._add("check", program=[kind, task, program_hash], cases=[passed, total])
 
     def add_load(self, load: dict[str, Any]) -> None:
         """Save what was read and dropped, JSON-ready, unless the last such line says the same."""
-        if load != self.load:
+        if _as_read(load) != self.load:
             self._add("load", load=load)
 
     # Below: the file.
@@ -239,10 +231,8 @@ class Journal:
     def _move_aside(self) -> None:
         if not self.path.exists():
             return
-        stamp = time.strftime("%Y%m%d-%H%M%S")
-        names = (f"{self.path.stem}-{stamp}{tail}.jsonl" for tail in ("", *range(-1, -99, -1)))
-        free = (path for path in map(self.path.with_name, names) if not path.exists())
-        self.moved = self.path.rename(next(free))
+        names = (self.path.with_name(f"{self.path.stem}-{n}.jsonl") for n in count(1))
+        self.moved = self.path.rename(next(name for name in names if not name.exists()))
 
     def _open_file(self, flags: int) -> None:
         self._fd = os.open(self.path, flags | os.O_CLOEXEC, 0o644)
@@ -279,15 +269,13 @@ class Journal:
             os.write(self._fd, b"\n")
             self._end += 1
 
-    def _begin(self, settings: dict[str, Any] | None) -> None:
-        if self._end and settings is not None:
-            _compare(self.path, self.settings, json.loads(json.dumps(settings)))
-        elif settings is not None:
+    def _begin(self, settings: dict[str, Any]) -> None:
+        if self._end:
+            _compare(self.path, self.settings, _as_read(settings))
+        else:
             self._add("header", format=FORMAT, settings=settings)
             with _told(self.path):
                 _sync_folder(self.path.parent)
-        elif not self._end:
-            self._refuse_empty()
         self._add("sitting")
 
     def _add(self, kind: str, **fields: Any) -> None:
@@ -344,12 +332,13 @@ class Journal:
         if kind == "rollout":
             self._take_in_rollout(_rollout(fields), offset)
         elif kind == "task":
-            facts = TaskFacts(**{name: fields[name] for name in TaskFacts.__slots__})
+            facts = TaskFacts(**fields["facts"])
             self.facts[facts.id] = facts
             self._task_at[facts.id] = offset
         elif kind == "check":
-            key = (fields["check"], fields["task"], fields["program_hash"])
-            self.checks[key] = (fields["passed"], fields["total"])
+            check, task, program_hash = fields["program"]
+            passed, total = fields["cases"]
+            self.checks[check, task, program_hash] = passed, total
         elif kind == "load":
             self.load = fields["load"]
         elif kind != "sitting":
@@ -545,6 +534,11 @@ def _clip(value: object, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def _as_read(value: Any) -> Any:
+    """A value as it comes back from a line: its tuples are lists."""
+    return json.loads(json.dumps(value))
+
+
 def _encode(fields: dict[str, Any]) -> bytes:
     # In ASCII: a reply can hold half a surrogate pair, which has no UTF-8.
     return json.dumps(fields).encode("ascii") + b"\n"
@@ -572,6 +566,5 @@ def _told(path: Path) -> Iterator[None]:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
         raise JournalError(
             f"cannot use {path}: {error.strerror}; what was saved before is whole: "
-            + ("free some space" if full else "see to the folder, or use --out for another one,")
-            + " and run the same command again"
+            + ("free some space and run the same command again" if full else "use another --out")
         ) from error
