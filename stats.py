@@ -309,8 +309,8 @@ def _by_cluster(values: Floats, clusters: Sequence[Hashable] | None) -> tuple[Fl
         raise ValueError(f"{len(clusters)} cluster labels for {len(values)} tasks")
     places: dict[Hashable, int] = {}
     index = np.array([places.setdefault(label, len(places)) for label in clusters])
-    sums: Floats = np.bincount(index, weights=values)
-    sizes: Floats = np.bincount(index).astype(np.float64)
+    sums = np.bincount(index, weights=values).astype(np.float64)
+    sizes = np.bincount(index).astype(np.float64)
     return sums, sizes
 
 
