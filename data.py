@@ -174,7 +174,7 @@ def _source(
 ) -> tuple[str, Iterator[tuple[str, _Row]]]:
     """Return the name of the source and its rows, each with the place it comes from."""
     if tasks == "toy":
-        return "toy", (("toy.py", task) for task in _toy_tasks())
+        return "toy", (("toy.py", task) for task in _toy_tasks(extra))
     if tasks is None:
         files = [(s, path) for s in dict.fromkeys(splits) for path in _hub_files(s)]
         return f"{DATASET}@{REVISION[:8]}", _rows(files, extra, ids)
@@ -187,17 +187,18 @@ def _first(tasks: dict[str, Task], limit: int, seed: int) -> dict[str, Task]:
     return {task_id: tasks[task_id] for task_id in ranked[:limit]}
 
 
-def _toy_tasks() -> Iterator[Task]:
+def _toy_tasks(extra: bool) -> Iterator[Task]:
     for item in toy.TOY:
-        visible, hidden = ([Case(*pair) for pair in part] for part in item.cases)
+        visible, hidden, more = (tuple(Case(*pair) for pair in part) for part in item.cases)
         yield Task(
             id=f"toy/{_short(item.title)}",
             name=item.title,
             contest=f"toy-{_contest_digits(item.title)}",
             statement=item.statement,
             rating=item.rating,
-            visible=tuple(visible),
-            hidden=tuple(hidden),
+            visible=visible,
+            hidden=hidden,
+            extra=more if extra else (),
         )
 
 

@@ -15,8 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 Solve = Callable[[str], str]
-Inputs = tuple[list[str], list[str]]  # visible (the statement's example first), hidden
+Inputs = tuple[list[str], list[str]]  # visible (the statement's example first), the others
+Cases = list[tuple[str, str]]  # input, output
 Reply = tuple[str, str, float, float]  # text, finish_reason, weight when fresh, when informed
+
+EXTRA = 4  # of the other inputs, these last ones are neither visible nor hidden
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,12 @@ class Toy:
     wrong: tuple[Solve, ...]
 
     @cached_property
-    def cases(self) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-        """The visible and the hidden (input, output) pairs, the same in every process."""
-        visible, hidden = self.inputs(random.Random(self.title))
-        answered = [
-            [(text, self.solve(text) + "\n") for text in part] for part in (visible, hidden)
-        ]
-        return answered[0], answered[1]
+    def cases(self) -> tuple[Cases, Cases, Cases]:
+        """The visible, hidden and extra cases, the same in every process."""
+        visible, others = self.inputs(random.Random(self.title))
+        shown = [(text, self.solve(text) + "\n") for text in visible]
+        rest = [(text, self.solve(text) + "\n") for text in others]
+        return shown, rest[:-EXTRA], rest[-EXTRA:]
 
     @property
     def statement(self) -> str:
@@ -80,7 +82,7 @@ def total_inputs(rng: random.Random) -> Inputs:
         return f"{count}\n" + "\n".join(lines) + "\n"
 
     visible = ["3\n1 2\n3\n", "1\n-5\n", make(4, 4), make(6, 6)]
-    return visible, [make(rng.randint(5, 60), rng.randint(1, 12)) for _ in range(12)]
+    return visible, [make(rng.randint(5, 60), rng.randint(1, 12)) for _ in range(14)]
 
 
 TOTAL = Toy(
@@ -129,7 +131,7 @@ def run_inputs(rng: random.Random) -> Inputs:
 
     visible = ["aabbbc\n", "z\n", "xyxxyy\n", "aaab\n"]
     traps = ["abbbb\n", "abababab\n", "aabbaacc\n", "q" * 50 + "\n"]
-    return visible, traps + [make(rng.randint(4, 30)) for _ in range(10)]
+    return visible, traps + [make(rng.randint(4, 30)) for _ in range(12)]
 
 
 RUN = Toy(
@@ -169,12 +171,12 @@ def digit_inputs(rng: random.Random) -> Inputs:
 
     visible = ["3 5\n", "2 10\n", "1234567 89\n", "7 8\n"]
     traps = ["12 400\n", "999 1000\n", "5 100000000000000000\n"]
-    return visible, traps + [make(rng.choice([9, 18, 40, 200])) for _ in range(12)]
+    return visible, traps + [make(rng.choice([9, 18, 40, 200])) for _ in range(14)]
 
 
 DIGIT = Toy(
     "2_A. Last digit of a power",
-    1000,
+    0,
     "Find the last decimal digit of a to the power b.\n\nInput\n\nThe only line contains two "
     "integers a and b (1 ≤ a, b < 10^200).\n\nOutput\n\nPrint one digit.",
     digit,
@@ -215,7 +217,7 @@ def pairs_inputs(rng: random.Random) -> Inputs:
         return f"{count} {2 * rng.choice(numbers)}\n{' '.join(map(str, numbers))}\n"
 
     visible = ["4 5\n1 4 2 3\n", "3 100\n1 2 3\n", "5 6\n1 5 1 5 2\n", "3 8\n4 1 7\n"]
-    return visible, [make(rng.randint(5, 80), rng.choice([2, 5, 30])) for _ in range(12)]
+    return visible, [make(rng.randint(5, 80), rng.choice([2, 5, 30])) for _ in range(14)]
 
 
 PAIRS = Toy(
@@ -282,7 +284,7 @@ def ropes_inputs(rng: random.Random) -> Inputs:
 
     visible = ["3 4\n8 8 8\n", "2 4\n10 10\n", "1 3\n10\n", "2 3\n7 4\n"]
     traps = ["2 5\n1 1\n", "3 2\n1 100 100\n", "1 1\n1000000000\n"]
-    return visible, traps + [make(rng.randint(2, 40), 10 ** rng.randint(1, 9)) for _ in range(10)]
+    return visible, traps + [make(rng.randint(2, 40), 10 ** rng.randint(1, 9)) for _ in range(12)]
 
 
 ROPES = Toy(
@@ -371,7 +373,7 @@ def route_inputs(rng: random.Random) -> Inputs:
         "3 2\n1 2 4\n2 3 4\n",
     ]
     traps = ["3 2\n3 2 1\n2 1 1\n", "4 4\n1 4 9\n1 2 1\n2 3 1\n3 4 1\n", "3 1\n1 2 5\n"]
-    made = [make(n, rng.randint(n, 4 * n)) for n in rng.choices(range(4, 30), k=10)]
+    made = [make(n, rng.randint(n, 4 * n)) for n in rng.choices(range(4, 30), k=12)]
     return visible, traps + made
 
 
@@ -428,7 +430,7 @@ def talks_inputs(rng: random.Random) -> Inputs:
 
     visible = ["3\n0 2\n1 3\n2 4\n", "1\n5 6\n", "4\n0 1\n1 2\n2 3\n3 4\n", "2\n0 10\n3 4\n"]
     traps = ["3\n0 10\n1 2\n3 4\n", "3\n0 5\n4 7\n6 11\n", "5\n0 20\n1 3\n3 5\n5 6\n6 9\n"]
-    return visible, traps + [make(rng.randint(4, 40), rng.randint(12, 60)) for _ in range(10)]
+    return visible, traps + [make(rng.randint(4, 40), rng.randint(12, 60)) for _ in range(12)]
 
 
 TALKS = Toy(
@@ -483,7 +485,7 @@ def rising_inputs(rng: random.Random) -> Inputs:
         return f"{count}\n{' '.join(str(rng.randint(1, spread)) for _ in range(count))}\n"
 
     visible = ["5\n1 3 2 4 5\n", "3\n3 2 1\n", "1\n7\n", "4\n2 2 2 2\n", "4\n9 1 2 3\n"]
-    return visible, [make(rng.randint(8, 300), 10 ** rng.randint(1, 4)) for _ in range(12)]
+    return visible, [make(rng.randint(8, 300), 10 ** rng.randint(1, 4)) for _ in range(14)]
 
 
 RISING = Toy(
@@ -536,7 +538,7 @@ def coins_inputs(rng: random.Random) -> Inputs:
 
     visible = ["3 6\n1 3 4\n", "2 7\n2 4\n", "3 15\n1 5 10\n", "1 9\n3\n", "2 12\n10 2\n"]
     traps = ["3 30\n1 15 25\n", "2 1\n5 7\n", "2 6\n4 3\n"]
-    return visible, traps + [make(rng.randint(2, 6), rng.randint(60, 900)) for _ in range(10)]
+    return visible, traps + [make(rng.randint(2, 6), rng.randint(60, 900)) for _ in range(12)]
 
 
 COINS = Toy(
@@ -598,7 +600,7 @@ def segments_inputs(rng: random.Random) -> Inputs:
         return f"{count} {k}\n{' '.join(str(rng.randint(-99, 99)) for _ in range(count))}\n"
 
     visible = ["4 3\n1 2 3 4\n", "3 5\n1 1 1\n", "3 7\n2 3 4\n", "4 10\n11 5 6 -6\n"]
-    return visible, [make(rng.randint(10, 200), rng.randint(2, 12)) for _ in range(12)]
+    return visible, [make(rng.randint(10, 200), rng.randint(2, 12)) for _ in range(14)]
 
 
 SEGMENTS = Toy(
@@ -653,7 +655,7 @@ def mirror_inputs(rng: random.Random) -> Inputs:
         return "".join(rng.choice("abcd") for _ in range(length)) + "\n"
 
     visible = ["abca\n", "level\n", "ab\n", "x\n", "abcba\n"]
-    return visible, [make(rng.randint(6, 80)) for _ in range(12)]
+    return visible, [make(rng.randint(6, 80)) for _ in range(14)]
 
 
 MIRROR = Toy(
@@ -706,7 +708,7 @@ def stairs_without_modulus(text: str) -> str:
 def stairs_inputs(rng: random.Random) -> Inputs:
     visible = ["3\n", "1\n", "30\n", "1000000000000000000\n", "50\n"]
     traps = ["2\n", "100\n", "999999999999999999\n"]
-    return visible, traps + [f"{rng.randint(1, 10 ** rng.randint(2, 18))}\n" for _ in range(10)]
+    return visible, traps + [f"{rng.randint(1, 10 ** rng.randint(2, 18))}\n" for _ in range(12)]
 
 
 STAIRS = Toy(
@@ -734,3 +736,123 @@ TOY = (
     MIRROR,
     STAIRS,
 )
+
+# ---------------------------------------------------------------------------------------------
+# Scripted replies of the dry run
+
+
+def replies() -> dict[str, list[Reply]]:
+    """Return for each title what the scripted policy may reply, and how likely it is.
+
+    The first weight holds for a prompt that shows no attempt, the second for one that shows one.
+    """
+    return {
+        item.title: [
+            (*form(solve), fresh, informed) for form, solve, fresh, informed in _SCRIPT[item.title]
+        ]
+        for item in TOY
+    }
+
+
+def _fenced(solve: Solve) -> tuple[str, str]:
+    return f"```python\n{program(solve)}```", "stop"
+
+
+def _bare(solve: Solve) -> tuple[str, str]:
+    return program(solve), "stop"
+
+
+def _explained(solve: Solve) -> tuple[str, str]:
+    """Several fences, and the program is neither the first nor the last."""
+    return (
+        "Take an input like this one:\n\n```\n3\n1 2 3\n```\n\nHere is the whole program.\n\n"
+        f"```python\n{program(solve)}```\n\nIt prints something like\n\n```text\n6\n```\n"
+    ), "stop"
+
+
+def _cut(solve: Solve) -> tuple[str, str]:
+    """The token limit ends the reply in the middle of the program."""
+    text = program(solve)
+    return f"Let me write the program.\n\n```python\n{text[: len(text) * 2 // 3]}", "length"
+
+
+def _no_program(solve: Solve) -> tuple[str, str]:
+    name = solve.__name__.replace("_", " ")
+    return f"I would think about the {name} first, and then try some small examples.", "stop"
+
+
+_Line = tuple[Callable[[Solve], tuple[str, str]], Solve, float, float]
+
+# Form of the reply, what it holds, weight when fresh, weight when informed. The easy tasks come
+# first; from 6_A on most groups fail, and 9_A is never solved.
+_SCRIPT: dict[str, tuple[_Line, ...]] = {
+    TOTAL.title: (
+        (_fenced, total, 0.5, 0.5),
+        (_explained, total, 0.3, 0.3),
+        (_bare, total, 0.2, 0.2),
+    ),
+    RUN.title: (
+        (_fenced, run, 0.5, 0.5),
+        (_explained, run, 0.35, 0.4),
+        (_fenced, run_before_the_last, 0.15, 0.1),
+    ),
+    DIGIT.title: (
+        (_fenced, digit, 0.4, 0.5),
+        (_bare, digit, 0.3, 0.3),
+        (_fenced, digit_by_cycle, 0.2, 0.1),
+        (_explained, digit_by_float, 0.1, 0.1),
+    ),
+    PAIRS.title: (
+        (_explained, pairs, 0.55, 0.6),
+        (_fenced, pairs_with_itself, 0.2, 0.2),
+        (_fenced, pairs_of_values, 0.15, 0.1),
+        (_cut, pairs, 0.1, 0.1),
+    ),
+    ROPES.title: (
+        (_fenced, ropes, 0.4, 0.5),
+        (_fenced, ropes_endless, 0.2, 0.1),
+        (_fenced, ropes_joined, 0.2, 0.2),
+        (_explained, ropes_no_longer_than_shortest, 0.2, 0.2),
+    ),
+    ROUTE.title: (
+        (_fenced, route, 0.3, 0.4),
+        (_fenced, route_without_dead_ends, 0.3, 0.2),
+        (_explained, route_of_fewest_roads, 0.2, 0.2),
+        (_fenced, route_both_ways, 0.2, 0.2),
+    ),
+    TALKS.title: (
+        (_explained, talks, 0.15, 0.3),
+        (_fenced, talks_by_start, 0.4, 0.3),
+        (_fenced, talks_shortest_first, 0.35, 0.4),
+        (_no_program, talks, 0.1, 0.0),
+    ),
+    RISING.title: (
+        (_fenced, rising, 0.03, 0.1),
+        (_fenced, rising_or_equal, 0.4, 0.5),
+        (_fenced, rising_greedily, 0.4, 0.3),
+        (_cut, rising, 0.17, 0.1),
+    ),
+    COINS.title: (
+        (_fenced, coins, 0.0, 0.08),
+        (_explained, coins_greedily, 0.7, 0.5),
+        (_bare, coins_each_once, 0.3, 0.42),
+    ),
+    SEGMENTS.title: (
+        (_explained, segments, 0.05, 0.01),
+        (_fenced, segments_without_empty_prefix, 0.45, 0.5),
+        (_fenced, segments_with_signed_remainder, 0.4, 0.49),
+        (_no_program, segments, 0.1, 0.0),
+    ),
+    MIRROR.title: (
+        (_fenced, mirror_by_mismatches, 0.4, 0.5),
+        (_fenced, mirror_by_odd_letters, 0.2, 0.3),
+        (_fenced, mirror_past_the_end, 0.2, 0.1),
+        (_cut, mirror, 0.2, 0.1),
+    ),
+    STAIRS.title: (
+        (_fenced, stairs, 0.0, 0.05),
+        (_fenced, stairs_one_by_one, 0.5, 0.45),
+        (_bare, stairs_by_golden_ratio, 0.3, 0.3),
+        (_explained, stairs_without_modulus, 0.2, 0.2),
+    ),
+}
