@@ -417,7 +417,8 @@ class Swarm:
         """One arm on one task, up to the round of its first rescue."""
         saved = self.store.records.get((arm, task.id), {})
         rescue_round = first_rescue(saved)
-        if rescue_round is not None:
+        # A run that was stopped within the round of the rescue goes on to the end of that round.
+        if rescue_round is not None and len(saved) == GROUP * (rescue_round + 1):
             self.on_skip(GROUP * (ROUNDS - 1 - rescue_round))
             return
         if len(saved) == GROUP * ROUNDS:
