@@ -1,0 +1,579 @@
+"""The journal, on real files, with real second processes, kills and full disks."""
+
+import asyncio
+import gc
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from data import Case, Task
+from journal import Journal, JournalError, regrade
+from judge import Failure, JudgeFault, Judgement
+from policy import Reply
+from swarm import Key, Record, Rollout, TaskFacts
+
+ROOT = Path(__file__).parent.parent
+SETTINGS = {"model": "m", "sampling": {"temperature": 1.0, "max_tokens": 2048}, "splits": ("a",)}
+FACTS = TaskFacts("t/1_A", "1", 1500, 2, 3, 1, "cases", "messages")
+MESSAGES = [{"role": "user", "content": "Print a + b."}]
+
+
+def judged(verdict: str = "wrong answer") -> Judgement:
+    if verdict == "accepted":
+        return Judgement("accepted", 2, 2, 3, 3, None, 0.25)
+    failure = Failure(1, False, "wrong answer", "1 2", "3", "4")
+    return Judgement(verdict, 1, 2, 0, 3, failure, 0.5, cut_short=True)
+
+
+def rollout(particle=0, *, arm="base", task="t/1_A", number=0, text="x", judgement=None, **more):
+    reply = Reply(text, "thought", "stop", None, 10, 20, None, 1.5)
+    fields = {"seed": 2**53 - 1, "messages_hash": "m", "program": "print(1)", **more}
+    key = Key(arm, task, number, particle)
+    return Rollout(key, reply=reply, judgement=judgement or judged(), **fields)
+
+
+def unjudged(particle=0) -> Rollout:
+    return replace(rollout(particle), judgement=None)
+
+
+def records(journal: Journal) -> list[Record]:
+    return [record for group in journal.records.values() for record in group.values()]
+
+
+def lines(folder: Path) -> list[dict]:
+    return [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
+
+
+def fill(folder: Path, n: int = 3) -> None:
+    with Journal.open(folder, SETTINGS) as journal:
+        journal.add_task(FACTS, MESSAGES)
+        for particle in range(n):
+            journal.append(rollout(particle))
+
+
+def child(code: str, folder: Path, **more) -> subprocess.Popen:
+    """A Python process with this file's names at hand."""
+    start = "import sys; from test_journal import *; folder = Path(sys.argv[1])\n"
+    return subprocess.Popen(
+        [sys.executable, "-c", start + code, str(folder)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"},
+        stdout=subprocess.PIPE,
+        text=True,
+        **more,
+    )
+
+
+# What goes in comes back.
+
+
+def test_everything_comes_back(tmp_path):
+    out = tmp_path / "deep" / "out"
+    one, two, three = rollout(0), rollout(1, judgement=judged("accepted")), unjudged(2)
+    with Journal.open(out, SETTINGS) as journal:
+        journal.add_task(FACTS, MESSAGES)
+        assert journal.append(one) == Record.of(one)
+        assert journal.append(two) == Record.of(two)
+        assert journal.append(three) is None
+        journal.add_check("extra", "t/1_A", 2**64 - 1, 4, 5)
+        journal.add_load({"read": 3, "dropped": {"no cases": 2}})
+        live = (journal.records, journal.facts, journal.checks, journal.load)
+
+    for again in (Journal.read(out), Journal.open(out, SETTINGS)):
+        with again as journal:
+            assert (journal.records, journal.facts, journal.checks, journal.load) == live
+            assert journal.records == {
+                ("base", "t/1_A"): {(0, 0): Record.of(one), (0, 1): Record.of(two)}
+            }
+            assert journal.checks == {("extra", "t/1_A", 2**64 - 1): (4, 5)}
+            assert journal.settings == {**SETTINGS, "splits": ["a"]}
+            assert [journal.get(r.key) for r in (one, two, three)] == [one, two, three]
+            assert journal.get(Key("ring", "t/1_A", 0, 0)) is None
+            assert journal.fresh_messages("t/1_A") == MESSAGES
+
+
+def test_any_text_comes_back(tmp_path):
+    rng = random.Random(0)
+    pieces = ["\n", "\r\n", "\u2028", "\0", '"', "\\", "\\u0041", "é", "\U0001f600", "\x85", "```"]
+    # Half a surrogate pair: what a server's cut-off \ud83d escape becomes.
+    halves = ["\ud83d", "\udfff"]
+    texts = ["", *pieces, *halves, '{"kind": "header"}\n']
+    texts += ["".join(rng.choices([*pieces, "a\ud83d", "\ude00b"], k=20)) for _ in range(200)]
+    texts = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in texts]
+    texts += halves
+    rollouts = [rollout(n, text=text, program=text) for n, text in enumerate(texts)]
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        live = [journal.append(r) for r in rollouts]
+    with closing(Journal.read(tmp_path)) as journal:
+        assert [journal.get(r.key) for r in rollouts] == rollouts
+        assert records(journal) == live == [Record.of(r) for r in rollouts]
+
+
+def test_two_halves_of_a_character_have_one_hash():
+    # JSON makes one character of them, and the report must not depend on who read the text.
+    assert (
+        Record.of(rollout(text="\ud83d\ude00")).reply_hash
+        == Record.of(rollout(text="\U0001f600")).reply_hash
+    )
+
+
+def test_no_program_and_odd_outcomes_come_back(tmp_path):
+    reply = Reply("", "", "none", "prompt too long", None, None, None, 0.0)
+    judgement = Judgement("no program", 0, 2, 0, 3, None, 0.0)
+    one = Rollout(Key("star", "t/1_A", 2, 7), 0, "m", reply, None, judgement)
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        journal.append(one)
+    with closing(Journal.read(tmp_path)) as journal:
+        assert journal.get(one.key) == one
+        (record,) = records(journal)
+    assert (record.program_hash, record.outcome) == (0, "prompt too long")
+
+
+def test_a_later_line_counts(tmp_path):
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        journal.append(unjudged())
+        assert journal.get(unjudged().key) == unjudged()
+        assert not records(journal)
+        journal.append(rollout())
+        assert journal.get(rollout().key) == rollout()
+    with closing(Journal.read(tmp_path)) as journal:
+        assert records(journal) == [Record.of(rollout())]
+        assert journal.get(rollout().key) == rollout()
+
+
+def test_the_same_is_not_written_twice(tmp_path):
+    load = {"read": 3, "splits": ("test", "valid")}
+    for _ in range(2):
+        with Journal.open(tmp_path, SETTINGS) as journal:
+            journal.add_task(FACTS, MESSAGES)
+            journal.add_load(load)
+    kinds = [line["kind"] for line in lines(tmp_path)]
+    assert kinds == ["header", "sitting", "task", "load", "sitting"]
+
+
+def test_time_is_summed_over_sittings(tmp_path):
+    fill(tmp_path, 2)
+    ats = iter([0, 100, 101, 102, 110, 5000, 5001, 4000, 5003, 9000])
+    path = tmp_path / "rollouts.jsonl"
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        for particle in range(3):  # the clock is set back at the second
+            journal.append(rollout(particle))
+    with Journal.open(tmp_path, SETTINGS):
+        pass
+    path.write_text(
+        "".join(json.dumps({**line, "at": next(ats)}) + "\n" for line in lines(tmp_path))
+    )
+    with closing(Journal.read(tmp_path)) as journal:
+        assert journal.wall_seconds == 10 + 3 + 0
+
+
+def test_memory_holds_no_text(tmp_path):
+    marker = "a text that must not stay in memory "
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        journal.add_task(FACTS, [{"role": "user", "content": marker * 9}])
+        for particle in range(50):
+            text = f"{marker} {particle}"
+            journal.append(rollout(particle, text=text, program=text))
+        held = reachable_strings(journal)
+    assert not [text for text in held if marker in text]
+    # Recurring strings are held once: 50 records share one copy of their task, arm and verdict.
+    assert len(held) < 40
+
+
+def reachable_strings(thing: object) -> list[str]:
+    seen: dict[int, object] = {}
+    todo = [thing]
+    while todo:
+        item = todo.pop()
+        if id(item) in seen or isinstance(item, type):
+            continue
+        seen[id(item)] = item
+        if not callable(item):
+            todo += gc.get_referents(item)
+    return [item for item in seen.values() if isinstance(item, str)]
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        ({"model": "n"}, "model m -> n"),
+        ({"sampling": {"temperature": 0.5, "max_tokens": 2048}}, "sampling.temperature 1.0 -> 0.5"),
+        ({"sampling": {"temperature": 1.0}}, "sampling.max_tokens 2048 -> (not there)"),
+        ({"seed": 1, "splits": ["b"]}, "splits ['a'] -> ['b'], seed (not there) -> 1"),
+        ({"model": "n" * 500}, "model m -> " + "n" * 57 + "..."),
+    ],
+)
+def test_other_settings_are_refused_by_name(tmp_path, now, told):
+    fill(tmp_path)
+    before = (tmp_path / "rollouts.jsonl").read_bytes()
+    with pytest.raises(JournalError) as error:
+        Journal.open(tmp_path, {**SETTINGS, **now})
+    assert f"settings: {told}; " in str(error.value)
+    assert "--out" in str(error.value)
+    assert "--overwrite" in str(error.value)
+    assert (tmp_path / "rollouts.jsonl").read_bytes() == before
+    with Journal.open(tmp_path, SETTINGS) as journal:  # the lock was let go
+        assert len(records(journal)) == 3
+
+
+def test_overwrite_sets_aside_what_is_there(tmp_path):
+    fill(tmp_path)
+    before = (tmp_path / "rollouts.jsonl").read_bytes()
+    for name in ("rollouts-1.jsonl", "rollouts-2.jsonl"):
+        with Journal.open(tmp_path, {"model": name}, overwrite=True) as journal:
+            assert journal.moved == tmp_path / name
+            assert not records(journal)
+    assert (tmp_path / "rollouts-1.jsonl").read_bytes() == before
+    with Journal.open(tmp_path / "new", SETTINGS, overwrite=True) as journal:
+        assert journal.moved is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [({"cases_hash": "x"}, "its cases changed"), ({"messages_hash": "x"}, "its prompt changed")],
+)
+def test_a_task_that_changed_is_refused(tmp_path, change, told):
+    fill(tmp_path)
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        with pytest.raises(JournalError, match=told) as error:
+            journal.add_task(replace(FACTS, **change), MESSAGES)
+        assert "t/1_A" in str(error.value)
+        journal.add_task(replace(FACTS, rating=1600), MESSAGES)
+    with closing(Journal.read(tmp_path)) as journal:
+        assert journal.facts["t/1_A"].rating == 1600
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"\n",
+        b"not json\n",
+        b'{"kind": "rollout", "arm": "base"\n',
+        b'{"kind": "rollout", "at": 1.0, "arm": "base"}\n',
+        b'{"kind": "surprise", "at": 1.0}\n',
+        b'{"kind": "header", "format": 1, "settings": {}}\n',
+        b'["kind"]\n',
+        b"7\n",
+        b"\xff\xfe\n",
+        b"\0\0\0\0\n",
+    ],
+)
+@pytest.mark.parametrize("last", [False, True])
+def test_a_damaged_line_stops_with_its_number(tmp_path, bad, last):
+    fill(tmp_path)
+    path = tmp_path / "rollouts.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    at = len(whole) if last else 4
+    damaged = b"".join([*whole[:at], bad, *whole[at:]])
+    path.write_bytes(damaged)
+    for opened in (Journal.read, lambda out: Journal.open(out, SETTINGS)):
+        with pytest.raises(JournalError, match=f"rollouts.jsonl, line {at + 1} is damaged"):
+            opened(tmp_path)
+    assert path.read_bytes() == damaged
+
+
+def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
+    (tmp_path / "rollouts.jsonl").write_text('{"task": "x"}\n')
+    with pytest.raises(JournalError, match="line 1 is damaged"):
+        Journal.open(tmp_path, SETTINGS)
+    (tmp_path / "rollouts.jsonl").write_text('{"kind": "header", "format": 9, "settings": {}}\n')
+    with pytest.raises(JournalError, match="has format 9"):
+        Journal.open(tmp_path, SETTINGS)
+
+
+def test_nothing_to_read(tmp_path):
+    for content in (None, "", '{"kind": "hea'):
+        if content is not None:
+            (tmp_path / "rollouts.jsonl").write_text(content)
+        with pytest.raises(JournalError, match="nothing is saved at"):
+            Journal.read(tmp_path)
+    with pytest.raises(JournalError, match="nothing is saved at"):
+        Journal.read(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="Not a directory") as error:
+        Journal.open(tmp_path / "file" / "out", SETTINGS)
+    assert "--out" in str(error.value)
+    assert "\n" not in str(error.value)
+    with pytest.raises(JournalError, match="cannot use /proc/"):
+        Journal.open(Path("/proc/out"), SETTINGS)
+    (tmp_path / "out" / "rollouts.jsonl").mkdir(parents=True)
+    with pytest.raises(JournalError, match="Is a directory"):
+        Journal.open(tmp_path / "out", SETTINGS)
+
+
+# Two processes.
+
+
+def test_a_second_process_is_refused_and_a_reader_is_not(tmp_path):
+    code = """
+with Journal.open(folder, SETTINGS) as journal:
+    journal.append(rollout(0))
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+    with child(code, tmp_path, stdin=subprocess.PIPE) as first:
+        assert first.stdout.readline() == "open\n"
+        with pytest.raises(JournalError, match="another run is writing"):
+            Journal.open(tmp_path, SETTINGS)
+        with pytest.raises(JournalError, match="another run is writing"):
+            Journal.open(tmp_path, SETTINGS, overwrite=True)
+        with (tmp_path / "rollouts.jsonl").open("a") as file:
+            file.write('{"kind": "roll')  # as if in mid-write
+        with closing(Journal.read(tmp_path)) as journal:
+            assert len(records(journal)) == 1
+        assert (tmp_path / "rollouts.jsonl").read_text().endswith('{"kind": "roll')
+        first.kill()
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        assert len(records(journal)) == 1
+
+
+def test_a_child_that_outlives_a_killed_run_does_not_keep_the_lock(tmp_path):
+    code = """
+Journal.open(folder, SETTINGS)
+if os.fork() == 0:
+    print(os.getpid(), flush=True)
+signal.pause()
+"""
+    with child(code, tmp_path) as first:
+        orphan = int(first.stdout.readline())
+        first.kill()
+        first.wait()
+        try:
+            Journal.open(tmp_path, SETTINGS).close()
+        finally:
+            os.kill(orphan, signal.SIGKILL)
+
+
+# Ends at any moment.
+
+
+def test_a_journal_cut_anywhere_keeps_its_whole_lines(tmp_path):
+    fill(tmp_path, 2)
+    path = tmp_path / "rollouts.jsonl"
+    whole = path.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    for cut in range(len(whole)):
+        # A last line that lacks only its line end is whole, too.
+        kept = sum(end <= cut + 1 for end in ends)
+        path.write_bytes(whole[:cut])
+        with Journal.open(tmp_path, SETTINGS) as journal:
+            assert len(records(journal)) == max(0, kept - 3)
+            journal.append(rollout(5))
+        after = path.read_bytes()
+        assert after.startswith(whole[: ends[kept - 1]] if kept else b"")
+        new = [json.loads(line)["kind"] for line in after.splitlines()[kept:]]
+        assert new == [*([] if kept else ["header"]), "sitting", "rollout"]
+
+
+def test_zeros_that_a_power_failure_left_are_cut_off(tmp_path):
+    fill(tmp_path, 2)
+    with (tmp_path / "rollouts.jsonl").open("ab") as file:
+        file.write(bytes(5000))
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        assert len(records(journal)) == 2
+    assert b"\0" not in (tmp_path / "rollouts.jsonl").read_bytes()
+
+
+def test_kill_9_in_mid_write_loses_nothing_that_was_saved(tmp_path):
+    code = """
+with Journal.open(folder, SETTINGS) as journal:
+    start = len(journal.records.get(("base", "t/1_A"), ()))
+    for particle in range(start, 10**6):
+        journal.append(rollout(particle, text="x" * 300_000))
+        print(particle, flush=True)
+"""
+    rng = random.Random(0)
+    for _ in range(5):
+        with child(code, tmp_path) as writer:
+            seen = int(writer.stdout.readline())
+            for _ in range(rng.randrange(20)):
+                seen = int(writer.stdout.readline())
+            writer.kill()
+            seen = max([seen, *(int(line) for line in writer.stdout if line.endswith("\n"))])
+        with closing(Journal.read(tmp_path)) as journal:
+            found = {record.key.particle for record in records(journal)}
+            # One more may be there: saved and not yet reported.
+            assert set(range(seen + 1)) <= found <= set(range(seen + 2))
+            assert len(journal.get(Key("base", "t/1_A", 0, seen)).reply.text) == 300_000
+
+
+FILL_UP = """
+with Journal.open(folder, SETTINGS) as journal:
+    limit()
+    saved = 0
+    try:
+        for particle in range(10**6):
+            journal.append(rollout(particle, text="x" * 5000))
+            saved += 1
+    except JournalError as error:
+        print(error)
+    raw = (folder / "rollouts.jsonl").read_bytes()
+    try:
+        journal.append(rollout(10**6, text="x" * 5000))
+    except JournalError:
+        pass
+    unlimit()
+    journal.append(rollout(10**6))
+    print(saved, flush=True)
+"""
+
+
+def check_filled(folder: Path, writer: subprocess.Popen, reason: str) -> None:
+    message, saved = writer.stdout.readlines()
+    assert reason in message
+    assert "what was saved before is whole: free some space and run the same command" in message
+    path = folder / "rollouts.jsonl"
+    assert path.read_bytes().endswith(b"\n")
+    with closing(Journal.read(folder)) as journal:
+        particles = [record.key.particle for record in records(journal)]
+    assert int(saved) > 3
+    assert particles == [*range(int(saved)), 10**6]
+
+
+def test_a_file_that_may_not_grow(tmp_path):
+    code = """
+import resource
+def limit():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, resource.RLIM_INFINITY))
+def unlimit():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+"""
+    with child(code + FILL_UP, tmp_path) as writer:
+        check_filled(tmp_path, writer, "File too large")
+
+
+def test_a_full_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("needs the right to mount a small disk")
+    try:
+        (disk / "ballast").write_bytes(bytes(40_000))
+        code = """
+def limit():
+    pass
+def unlimit():
+    (folder / "ballast").unlink()
+"""
+        with child(code + FILL_UP, disk) as writer:
+            check_filled(disk, writer, "No space left on device")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+# Judging again.
+
+CASES = (Case("1 2", "3"), Case("2 2", "4"))
+TASK = Task("t/1_A", "1_A. Sum", "1", "Print a + b.", 1500, CASES, CASES + CASES[:1])
+TASKS = {"t/1_A": TASK}
+
+
+class ByText:
+    """A judge whose verdict is the program's own text; counts how many it holds at once."""
+
+    def __init__(self, fault_at: int | None = None) -> None:
+        self.fault_at = fault_at
+        self.graded = self.held = self.most = 0
+
+    async def grade(self, program: str | None, task: Task) -> Judgement:
+        self.graded += 1
+        self.held += 1
+        self.most = max(self.most, self.held)
+        number = self.graded
+        for _ in range(number % 7):  # they end in another order than they began
+            await asyncio.sleep(0)
+        self.held -= 1
+        if number == self.fault_at:
+            raise JudgeFault("no process could be started")
+        return judged(program or "no program")
+
+
+def fill_for_regrade(folder: Path) -> None:
+    facts = replace(FACTS, cases_hash=TASK.cases_hash)
+    with Journal.open(folder, SETTINGS) as journal:
+        journal.add_task(facts, MESSAGES)
+        journal.add_load({"read": 1})
+        journal.append(unjudged(0))
+        journal.append(rollout(0, program="wrong answer"))
+        journal.append(replace(unjudged(1), program="accepted"))
+        journal.append(rollout(2, program=None, judgement=judged("no program")))
+        journal.append(rollout(3, program="accepted"))
+        journal.append(rollout(4, program="time limit"))
+        journal.append(rollout(5, program="accepted", judgement=judged("accepted")))
+        journal.add_check("extra", "t/1_A", 1, 2, 3)
+    with Journal.open(folder, SETTINGS) as journal:
+        for particle in range(6, 600):
+            journal.append(rollout(particle, program="wrong answer"))
+
+
+def test_regrade_puts_in_the_new_verdicts_and_keeps_the_rest(tmp_path):
+    fill_for_regrade(tmp_path)
+    before = lines(tmp_path)
+    judge = ByText()
+    now = {**SETTINGS, "limits": {"cpu_seconds": 9}}
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        found = asyncio.run(regrade(journal, judge, TASKS, now))
+        assert found.total == judge.graded == 600
+        assert found.changed == 3
+        assert found.by_verdict == {
+            "unjudged -> accepted": 1,
+            "wrong answer -> accepted": 1,
+            "wrong answer -> time limit": 1,
+        }
+        assert judge.most <= 256
+        verdicts = {record.key.particle: record.verdict for record in records(journal)}
+        assert verdicts == {
+            **dict.fromkeys(range(600), "wrong answer"),
+            1: "accepted",
+            2: "no program",
+            3: "accepted",
+            4: "time limit",
+            5: "accepted",
+        }
+        assert journal.settings == {**now, "splits": ["a"]}
+        journal.append(rollout(1000))  # it goes on in the new file
+
+    after = lines(tmp_path)
+    assert len(after) == len(before) + 2  # the sitting of the regrade, and one rollout more
+    for old, new in zip(before[1:], after[1:], strict=False):
+        assert {**old, "judgement": 0} == {**new, "judgement": 0}
+    assert after[4]["judgement"] is None  # a line that a later one replaced stays as it is
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rollouts.jsonl", "rollouts.lock"]
+    with Journal.open(tmp_path, now) as journal:
+        assert len(records(journal)) == 601
+
+
+def test_a_judge_fault_leaves_the_journal_as_it_was(tmp_path):
+    fill_for_regrade(tmp_path)
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        before = (tmp_path / "rollouts.jsonl").read_bytes()
+        with pytest.raises(JudgeFault):
+            asyncio.run(regrade(journal, ByText(fault_at=500), TASKS, SETTINGS))
+        assert (tmp_path / "rollouts.jsonl").read_bytes() == before
+        assert not (tmp_path / "rollouts.new").exists()
+        assert journal.append(rollout(1000))
+
+
+def test_regrade_needs_the_same_tasks(tmp_path):
+    fill_for_regrade(tmp_path)
+    other = {"t/1_A": replace(TASK, hidden=CASES)}
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        with pytest.raises(JournalError, match="t/1_A, which is not among the tasks"):
+            asyncio.run(regrade(journal, ByText(), {}, SETTINGS))
+        with pytest.raises(JournalError, match="its cases changed"):
+            asyncio.run(regrade(journal, ByText(), other, SETTINGS))
