@@ -1,15 +1,49 @@
-"""Untrusted program + cases -> Judgement, in a sandbox."""
+"""Untrusted program + cases -> Judgement, in a sandbox.
+
+The judge keeps one worker process a thread (sandbox.py says what happens in it) and lends it a
+program at a time. The thread hands over one case's input, waits for how the case ended, reads
+what it printed and compares; the event loop only awaits the result. Expected outputs stay in
+this process.
+
+A failure of the judge itself (a process that cannot start, a worker that dies, a full disk) is
+tried again on a fresh worker and then raised as JudgeFault. It is never a verdict.
+
+    python judge.py PROGRAMS.jsonl --tasks PATH [--out VERDICTS.jsonl] [--all-cases]
+
+judges rows with "task" and "program" and writes a row of counts for each, in input order.
+"""
 
 from __future__ import annotations
 
+import argparse
 import ast
+import asyncio
 import decimal
+import hashlib
 import itertools
+import json
+import os
+import queue
 import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+if sys.platform != "win32":  # which has no fork: Judge says so
+    import sandbox as worker_side
+
+if TYPE_CHECKING:
+    from data import Case, Task
 
 Verdict = Literal[
     "accepted",
@@ -332,3 +366,426 @@ def _integer(token: bytes) -> tuple[bool, bytes]:
     """Sign and digits without leading zeros: int() of a long text is slow, and refused."""
     digits = token.lstrip(b"+-0")
     return token.startswith(b"-") and bool(digits), digits
+
+
+# --- the pool ---
+
+
+class SandboxError(Exception):
+    """This machine cannot judge as asked; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class SandboxReport:
+    """What the judge found when it attacked itself.
+
+    Attributes:
+        line: one line that says what holds.
+        missing: the layers that do not hold, each with how to get it; empty when all hold.
+    """
+
+    line: str
+    missing: tuple[str, ...]
+
+
+TEXT_LIMIT = 1000  # characters of an input, an output or an error that a Failure keeps
+ATTEMPTS = 3  # workers that may fail on one program before it is a JudgeFault
+TIME_LIMITS = 2  # time limits after which a program is run no further
+REPLY_SECONDS = 60.0  # what a worker may take for an answer beyond the limits of a case
+
+
+class Judge:
+    """A pool of worker processes that judges programs.
+
+    `async with Judge() as judge: judgement = await judge.grade(program, task)`. One event loop
+    only. Leaving the block ends the workers, also while they judge.
+    """
+
+    def __init__(
+        self, workers: int | None = None, limits: Limits = Limits(), sandbox: bool = True
+    ) -> None:
+        """Prepare a pool; the workers start when they are first needed.
+
+        Raises:
+            SandboxError: this system cannot run the workers.
+        """
+        if sys.platform == "win32":
+            raise SandboxError(
+                "the judge needs Linux, or macOS with --sandbox off (on Windows, use WSL)"
+            )
+        if sandbox and sys.platform != "linux":
+            raise SandboxError(
+                "the sandbox needs Linux: use a Linux machine or container, or run programs "
+                "that you trust with --sandbox off"
+            )
+        self.limits, self.sandbox = limits, sandbox
+        self.workers = workers or default_workers(limits)
+        self._threads = ThreadPoolExecutor(self.workers, "judge")
+        self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
+        self._all: set[_Worker] = set()
+        self._closing = False
+        self._jobs: dict[tuple[bytes, str, bool], asyncio.Future[Judgement]] = {}
+
+    async def __aenter__(self) -> Judge:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._closing = True
+        for worker in list(self._all):
+            worker.interrupt()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        while self._all:
+            self._drop(next(iter(self._all)))
+
+    async def grade(
+        self, program: str | None, task: Task, *, every_case: bool = False
+    ) -> Judgement:
+        """Judge a program: all visible cases, then the hidden ones up to the first failure.
+
+        The same program on the same task is judged once in the life of this judge. Cancelling
+        a grade leaves the pool as it was.
+
+        Args:
+            program: Python 3 source; None or blank is "no program".
+            task: the cases.
+            every_case: run every hidden case, whatever failed before.
+
+        Raises:
+            JudgeFault: the judge failed, on each of several fresh workers.
+        """
+        if program is None or not program.strip():
+            return Judgement("no program", 0, len(task.visible), 0, len(task.hidden), None, 0.0)
+        source = program.encode("utf-8", "surrogatepass")
+        key = (hashlib.sha256(source).digest(), task.id, every_case)
+        job = self._jobs.get(key)
+        if job is None:
+            loop = asyncio.get_running_loop()
+            job = loop.run_in_executor(self._threads, self._judge, source, task, every_case)
+            job.add_done_callback(lambda done: self._forget_failure(key, done))
+            self._jobs[key] = job
+        return await asyncio.shield(job)
+
+    def _forget_failure(
+        self, key: tuple[bytes, str, bool], done: asyncio.Future[Judgement]
+    ) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self._jobs.pop(key, None)
+
+    def _judge(self, source: bytes, task: Task, every_case: bool) -> Judgement:
+        """In a thread of the pool: judge on a worker, and on a fresh one when that fails."""
+        causes: list[str] = []
+        for attempt in range(ATTEMPTS):
+            worker: _Worker | None = None
+            try:
+                worker = self._take(fresh=attempt > 0)
+                judgement = _Trial(worker, task, self.limits).run(source, every_case)
+                self._idle.put(worker)
+                return judgement
+            except (OSError, _WorkerLost) as cause:
+                causes.append(str(cause))
+                if worker:
+                    self._drop(worker)
+                if self._closing:
+                    break
+                time.sleep(0.05 * 4**attempt)  # what is short now may be there in a moment
+        if self._closing:
+            raise JudgeFault("the judge was closed while it judged")
+        raise JudgeFault(f"judge fault on {task.id}, {ATTEMPTS} times: {causes[-1]}")
+
+    def _take(self, fresh: bool) -> _Worker:
+        if not fresh:
+            try:
+                return self._idle.get_nowait()
+            except queue.Empty:
+                pass
+        worker = _Worker(self.limits, self.sandbox)
+        self._all.add(worker)
+        if self._closing:
+            worker.interrupt()
+        return worker
+
+    def _drop(self, worker: _Worker) -> None:
+        self._all.discard(worker)
+        worker.close()
+
+
+def default_workers(limits: Limits) -> int:
+    """One worker a core, but no more than fit into the machine's memory at their worst."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    return max(1, min(cores, memory // (limits.memory_mb + 3 * limits.output_mb)))
+
+
+# --- one worker process, seen from here -----------------------------------------------------
+
+
+class _WorkerLost(Exception):
+    """A worker did not do its work; the text says how that showed."""
+
+
+class _Ended(NamedTuple):
+    """How a case ended, or the program process while it compiled.
+
+    Attributes:
+        kind: the reply's kind, see sandbox.REPLY.
+        status: what wait(2) gave: 0 or an exit status or a signal.
+        cpu_seconds: CPU time.
+        why: what stopped it: b"-" itself, b"c" the CPU limit, b"w" the wall limit, b"t" threads.
+    """
+
+    kind: bytes
+    status: int
+    cpu_seconds: float
+    why: bytes
+
+
+class _Worker:
+    """A worker process and the three files through which its cases read and print."""
+
+    def __init__(self, limits: Limits, sandbox: bool) -> None:
+        self.limits = limits
+        self.patience = limits.wall_seconds * worker_side.STARVED_WALLS + REPLY_SECONDS
+        self.files: list[int] = []
+        self.process: subprocess.Popen[bytes] | None = None
+        self.sock, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self.files = [_scratch_file() for _ in range(3)]
+                self._start(theirs, sandbox)
+            self._expect(b"R")
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, theirs: socket.socket, sandbox: bool) -> None:
+        limits = self.limits
+        memory, output = limits.memory_mb << 20, limits.output_mb << 20
+        arguments = [theirs.fileno(), limits.cpu_seconds, limits.wall_seconds, memory, output]
+        # No site-packages, no user's packages, no folder of ours on the path, UTF-8 everywhere.
+        flags = ["-S", "-s", "-P", "-B", "-X", "utf8"]
+        command = [sys.executable, *flags, worker_side.__file__, *map(str, arguments)]
+        self.process = subprocess.Popen(
+            [*command, "on" if sandbox else "off"],
+            stdin=self.files[0],
+            stdout=self.files[1],
+            stderr=self.files[2],
+            env={"PYTHONHASHSEED": "0"},
+            cwd="/",
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,  # Ctrl-C is for the judge, which then ends its workers
+        )
+
+    def compile(self, source: bytes) -> _Ended:
+        """Hand over a program: kind P when it compiled, S when not, E when that killed it."""
+        self._clear(source)
+        self._send(b"P")
+        return self._receive()
+
+    def run(self, case_input: bytes) -> _Ended:
+        """Run the program on one case: kind C, or E when the program process ended."""
+        self._clear(case_input)
+        self._send(b"C")
+        return self._receive()
+
+    def end(self) -> None:
+        """End the program process; the worker is then ready for the next program."""
+        self._send(b"E")
+        self._expect(b"E")
+
+    def printed(self, descriptor: int) -> int:
+        """How many bytes the case wrote to stdout (1) or stderr (2)."""
+        return os.fstat(self.files[descriptor]).st_size
+
+    def read(self, descriptor: int, start: int, size: int) -> bytes:
+        """Bytes that the case wrote to stdout (1) or stderr (2)."""
+        parts = []
+        while size and (part := os.pread(self.files[descriptor], size, start)):
+            parts.append(part)
+            start, size = start + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _clear(self, stdin: bytes) -> None:
+        for file in self.files:
+            os.ftruncate(file, 0)
+            os.lseek(file, 0, os.SEEK_SET)
+        rest = memoryview(stdin)
+        while rest:
+            rest = rest[os.write(self.files[0], rest) :]
+        os.lseek(self.files[0], 0, os.SEEK_SET)
+
+    def _send(self, command: bytes) -> None:
+        self.sock.sendall(command)
+
+    def _receive(self) -> _Ended:
+        self.sock.settimeout(self.patience)
+        reply = b""
+        while len(reply) < worker_side.REPLY.size:
+            try:
+                part = self.sock.recv(worker_side.REPLY.size - len(reply))
+            except TimeoutError:
+                raise _WorkerLost(f"no answer for {self.patience:.0f} s") from None
+            if not part:
+                raise _WorkerLost(self._obituary())
+            reply += part
+        return _Ended(*worker_side.REPLY.unpack(reply))
+
+    def _expect(self, kind: bytes) -> None:
+        if (reply := self._receive()).kind != kind:
+            raise _WorkerLost(f"out of step: expected {kind!r}, got {reply}")
+
+    def _obituary(self) -> str:
+        if self.process is None:
+            return "the worker did not start"
+        try:
+            code = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            return "the worker closed its socket"
+        last = self.read(2, max(0, self.printed(2) - 500), 500).decode(errors="replace")
+        return f"the worker ended with {code}: {last.strip().rpartition(chr(10))[2]}"
+
+    def interrupt(self) -> None:
+        """From another thread: make the worker end and whoever waits for it find out."""
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """End the worker and everything below it, and free its files."""
+        self.sock.close()
+        if self.process:
+            self.process.kill()
+            self.process.wait()
+        for file in self.files:
+            os.close(file)
+        self.files = []
+
+
+def _scratch_file() -> int:
+    """A descriptor of an empty, unnamed file, in memory where the system can."""
+    if sys.platform == "linux":
+        file = os.memfd_create("case")
+    else:
+        file, path = tempfile.mkstemp()
+        os.unlink(path)
+    return file
+
+
+# --- one program on one task ----------------------------------------------------------------
+
+
+class _Trial:
+    """One program on the cases of one task, on one worker."""
+
+    def __init__(self, worker: _Worker, task: Task, limits: Limits) -> None:
+        self.worker, self.task, self.limits = worker, task, limits
+        self.cpu_seconds = 0.0
+        self.time_limits = 0
+        self.first_failure: Failure | None = None
+
+    def run(self, source: bytes, every_case: bool) -> Judgement:
+        """Judge; _WorkerLost or OSError when the worker failed and nothing is known."""
+        task = self.task
+        ended = self.worker.compile(source)
+        if ended.kind == b"P":
+            visible = self.count(task.visible, hidden=False)
+            hidden = 0
+            if every_case or visible == len(task.visible):
+                hidden = self.count(task.hidden, hidden=True, stop=not every_case)
+            self.worker.end()
+        elif ended.kind == b"S" or ended.kind == b"E":
+            visible = hidden = 0
+            self.fail(task.visible[0], 0, False, *self.why(ended))
+            if ended.kind == b"S":
+                self.worker._expect(b"E")
+        else:
+            raise _WorkerLost(f"out of step: {ended} after a program")
+        return Judgement(
+            self.first_failure.verdict if self.first_failure else "accepted",
+            visible,
+            len(task.visible),
+            hidden,
+            len(task.hidden),
+            self.first_failure,
+            self.cpu_seconds,
+            self.time_limits >= TIME_LIMITS,
+        )
+
+    def count(self, cases: Sequence[Case], hidden: bool, stop: bool = False) -> int:
+        """Run cases and count those that pass, up to the first failure with `stop`."""
+        passed = 0
+        for index, case in enumerate(cases):
+            if self.time_limits >= TIME_LIMITS:
+                break
+            ended = self.worker.run(case.input.encode("utf-8", "surrogatepass"))
+            if ended.kind != b"C":
+                raise _WorkerLost(f"the program process ended during a case: {ended}")
+            verdict, got = self.verdict(ended, case)
+            if verdict == "accepted":
+                passed += 1
+                continue
+            self.fail(case, index, hidden, verdict, got)
+            self.time_limits += verdict == "time limit"
+            if stop:
+                break
+        return passed
+
+    def fail(self, case: Case, index: int, hidden: bool, verdict: Verdict, got: str) -> None:
+        """Note a failed case if it is the first."""
+        if self.first_failure is None:
+            self.first_failure = Failure(
+                index, hidden, verdict, clip(case.input), clip(case.output), clip(got)
+            )
+
+    def verdict(self, ended: _Ended, case: Case) -> tuple[Verdict, str]:
+        """The verdict on a case that ended, and what to show for it."""
+        self.cpu_seconds += ended.cpu_seconds
+        size = self.worker.printed(1)
+        if ended.status == 0 and size <= self.limits.output_mb << 20:
+            if ended.cpu_seconds > self.limits.cpu_seconds:
+                return self.why(ended)
+            got = self.worker.read(1, 0, size)
+            if same_output(case.output.encode("utf-8", "surrogatepass"), got):
+                return "accepted", ""
+            return "wrong answer", got[: 8 * TEXT_LIMIT].decode(errors="replace")
+        return self.why(ended)
+
+    def why(self, ended: _Ended) -> tuple[Verdict, str]:
+        """The verdict on a case that did not end well, and one line that says why."""
+        limits = self.limits
+        number = os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else 0
+        if self.worker.printed(1) > limits.output_mb << 20 or number == signal.SIGXFSZ:
+            return "output limit", f"printed more than {limits.output_mb} MiB"
+        if ended.why == b"c" or ended.cpu_seconds > limits.cpu_seconds or number == signal.SIGXCPU:
+            return "time limit", f"ran out of time ({limits.cpu_seconds:g} s of CPU)"
+        if ended.why == b"w":
+            return "time limit", f"ran out of time ({limits.wall_seconds:g} s, mostly asleep)"
+        if number == signal.SIGKILL:
+            raise _WorkerLost("a program's process was killed from outside; is memory short?")
+        if number:
+            return "runtime error", f"killed by signal {number} ({signal.Signals(number).name})"
+        size = self.worker.printed(2)
+        text = self.worker.read(2, max(0, size - 50_000), 50_000).decode(errors="replace")
+        last = _last_error(text)
+        if re.match(r"(line \d+: )?MemoryError\b", last):
+            return "memory limit", f"ran out of memory ({limits.memory_mb} MiB)"
+        return "runtime error", last or f"exit status {os.waitstatus_to_exitcode(ended.status)}"
+
+
+def _last_error(text: str) -> str:
+    """The last line of what a program wrote to stderr, with the line number of a traceback."""
+    lines = text.strip().splitlines()
+    if not lines:
+        return ""
+    where = re.findall(r'File "program\.py", line (\d+)', text)
+    return f"line {where[-1]}: {lines[-1]}" if where else lines[-1]
+
+
+def clip(text: str, limit: int = TEXT_LIMIT) -> str:
+    """The start of a text, with how much was cut."""
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}... ({len(text) - limit} more characters)"

@@ -1,0 +1,592 @@
+"""The program a judge's worker process runs: one program after another, one fork a case.
+
+Theory of operation. Three kinds of process, each the parent of the next:
+
+    worker    a warm interpreter (this file run as a script) that has imported what contest
+              programs import. It reads no program. One a judge thread, for many programs.
+    program   a fork of the worker. It takes the rlimits, compiles the program once, forks a case
+              whenever it is told to, watches it, kills it at its limits and says how it ended.
+    case      a fork of the program process. It locks itself in and runs the code as `__main__`.
+
+The judge (judge.py) owns three unnamed in-memory files that are the worker's stdin, stdout and
+stderr. It writes a case's input into the first and reads what was printed from the others, so
+nothing is pumped through pipes, output is limited by a file size limit, and a case costs one
+message each way. Expected outputs never leave the judge: no process here has ever seen one.
+
+What holds a case, from the kernel, with no root, no container and no helper program:
+
+    no_new_privs, no capabilities; no descriptor but 0, 1, 2; no environment
+    rlimits    memory, file size (= output), open files, CPU time, no core file
+    Landlock   reads the interpreter's own library, nothing else: no other file, no TCP port, no
+               signal to a process outside, no ptrace
+    seccomp    a list of the system calls that computing and printing need. All else is refused:
+               sockets, processes (threads are fine), signals, and whatever a kernel adds later.
+    namespaces where the machine allows them: own process ids, network, IPC and an own root
+               directory, in which even the names of other files and processes are gone
+
+Landlock is applied in the case and not before, so that the processes above stay outside of its
+domain: the kernel then refuses to let a case signal or trace them, whatever else may fail.
+
+The filter is built here in plain Python and installed raw. libseccomp (through pyseccomp) would
+need a system library, builds a filter with each load (about 1 ms, as much as the whole case) and
+walks its rules one by one; ours is a binary search, built once. The Landlock packages on PyPI do
+three system calls through ctypes, as this file does, and know fewer versions of the interface.
+
+Nothing that a program does is trusted: the way it ended is what the kernel says (wait status and
+CPU time), and its output is only ever compared with the expected one, by the judge.
+"""
+
+from __future__ import annotations
+
+import _sitebuiltins
+import _thread
+import atexit
+import builtins
+import ctypes
+import errno
+import gc
+import math
+import os
+import platform
+import resource
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from types import CodeType, ModuleType
+from typing import Any, NoReturn
+
+# A reply to the judge: kind, wait status, CPU seconds, why it was stopped.
+#   R ready | P compiled | S did not compile | C a case ended | E the program process ended
+# Why: "-" by itself, "c" CPU time, "w" wall time, "t" too many threads.
+REPLY = struct.Struct("=cidc")
+FILENAME = "program.py"  # what tracebacks call the program
+TICK_SECONDS = 0.1  # how often a running case is looked at
+BUSY_SHARE = 0.02  # a case that uses less than this share of a core is asleep, not starved
+STARVED_WALLS = 10  # wall limits that a starved but busy case may take
+OPEN_FILES = 64
+STACK_BYTES = 256 << 20  # soft limit of the main thread's stack: contests give what memory allows
+MAX_THREADS = 256
+
+# Imported once, here, since a program would pay for it in every case.
+PRELOAD = (
+    "array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions "
+    "functools heapq io itertools json math operator queue random re statistics string struct "
+    "threading time typing traceback bz2 lzma zlib hashlib"
+).split()
+
+
+def main() -> None:
+    """Serve programs until the judge closes its end of the socket."""
+    sock = socket.socket(fileno=int(sys.argv[1]))
+    cpu_seconds, wall_seconds = float(sys.argv[2]), float(sys.argv[3])
+    memory, output = int(sys.argv[4]), int(sys.argv[5])
+    for name in PRELOAD:
+        try:
+            __import__(name)
+        except ImportError:  # an interpreter built without that library
+            continue
+    for name in ("exit", "quit"):  # the site module, which is not loaded, would define them
+        setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    sys.modules["random"].seed(0)
+    sys.set_int_max_str_digits(0)  # contests print long integers
+    os.environ.clear()
+    cage = Cage() if sys.argv[6] == "on" else None
+    worker = _Worker(sock, cpu_seconds, wall_seconds, memory, output, cage)
+    gc.collect()
+    gc.freeze()
+    worker.serve()
+
+
+class _Worker:
+    """The worker process, and in its forks the program process and the case."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        cpu_seconds: float,
+        wall_seconds: float,
+        memory: int,
+        output: int,
+        cage: Cage | None,
+    ) -> None:
+        self.sock, self.cage = sock, cage
+        self.cpu_seconds, self.wall_seconds = cpu_seconds, wall_seconds
+        self.memory, self.output = memory, output
+
+    def reply(self, kind: bytes, status: int = 0, cpu: float = 0.0, why: bytes = b"-") -> None:
+        self.sock.sendall(REPLY.pack(kind, status, cpu, why))
+
+    def serve(self) -> None:
+        """The worker: fork a program process on demand and say how it ended."""
+        self.reply(b"R")
+        while self.sock.recv(1):
+            pid = os.fork()
+            if pid == 0:
+                self.program()
+            _, status, usage = os.wait4(pid, 0)
+            self.reply(b"E", status, usage.ru_utime + usage.ru_stime)
+
+    def program(self) -> NoReturn:
+        """The program process: compile what stands in stdin's file, then run cases of it."""
+        _die_with_parent()
+        self.limit()
+        try:
+            source = os.pread(0, os.fstat(0).st_size, 0)
+            code = compile(source, FILENAME, "exec", dont_inherit=True)
+        except BaseException as error:
+            _print_error(error)
+            self.reply(b"S")
+            os._exit(0)
+        del source
+        main_module = ModuleType("__main__")
+        main_module.__dict__.update(__file__=FILENAME, __builtins__=__builtins__)
+        sys.modules["__main__"] = main_module
+        sys.argv[:] = [FILENAME]
+        gc.freeze()
+        self.reply(b"P")
+        while self.sock.recv(1) == b"C":
+            pid = os.fork()
+            if pid == 0:
+                self.case(code, main_module)
+            self.reply(b"C", *self.watch(pid))
+        os._exit(0)
+
+    def limit(self) -> None:
+        """Take the limits that a case inherits (CPU time counts from zero in each process)."""
+        cpu = math.ceil(self.cpu_seconds) + 1  # a net under watch(), which is finer
+        for kind, most in (
+            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CPU, cpu),
+            (resource.RLIMIT_FSIZE, self.output + 1),
+            (resource.RLIMIT_NOFILE, OPEN_FILES),
+            (resource.RLIMIT_AS, self.memory),
+        ):
+            hard = resource.getrlimit(kind)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (most, most))
+        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        stack = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+        resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
+
+    def watch(self, pid: int) -> tuple[int, float, bytes]:
+        """Wait for a case, stop it at its limits, and return how it ended.
+
+        Time is CPU time. The wall limit is for programs that sleep: one that is busy but gets
+        little of a loaded machine may take several of them.
+        """
+        start, why = time.monotonic(), b"-"
+        handle = os.pidfd_open(pid)
+        poll = select.poll()
+        poll.register(handle, select.POLLIN)
+        poll.register(self.sock, select.POLLIN)  # only its end can come now: the judge has gone
+        while why == b"-":
+            ready = poll.poll(TICK_SECONDS * 1000)
+            if any(fd == handle for fd, _ in ready):
+                break
+            if ready:
+                os.kill(pid, signal.SIGKILL)
+                os._exit(1)
+            cpu = time.clock_gettime(~pid << 3 | 2)  # the process's CPU clock, see clock_gettime(2)
+            wall = time.monotonic() - start
+            asleep = cpu < wall * BUSY_SHARE or wall > self.wall_seconds * STARVED_WALLS
+            if cpu > self.cpu_seconds:
+                why = b"c"
+            elif wall > self.wall_seconds and asleep:
+                why = b"w"
+        if why != b"-":
+            os.kill(pid, signal.SIGKILL)
+        os.close(handle)
+        _, status, usage = os.wait4(pid, 0)
+        return status, usage.ru_utime + usage.ru_stime, why
+
+    def case(self, code: CodeType, main_module: ModuleType) -> NoReturn:
+        """The case: lock up, run the code, exit as an interpreter would."""
+        leave = os._exit  # the program may replace what it can reach, and this it cannot
+        _die_with_parent()
+        if self.cage:
+            self.cage.lock()
+        os.closerange(3, OPEN_FILES)
+        sys.setrecursionlimit(1000 + 5)  # the frames that are ours
+        leave(_run(code, main_module.__dict__))
+
+
+def _run(code: CodeType, namespace: dict[str, Any]) -> int:
+    """Run a program, then what an interpreter does at its end; return the exit status."""
+    try:
+        exec(code, namespace)
+        status = 0
+    except SystemExit as stop:
+        status = _exit_status(stop.code)
+    except BaseException as error:
+        status = 1
+        if sys.excepthook is sys.__excepthook__:
+            _print_error(error)
+        else:
+            sys.excepthook(type(error), error, error.__traceback__)
+    if _thread._count():
+        sys.modules["threading"]._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except BaseException as error:
+        _print_error(error)
+        status = status or 120
+    # Files that the program opened on descriptor 1 are flushed when they are deallocated.
+    namespace.clear()
+    gc.collect()
+    for stream in (sys.__stdout__, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            continue
+    return status
+
+
+def _exit_status(code: object) -> int:
+    """What sys.exit(code) makes of its argument."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _print_error(error: BaseException) -> None:
+    """Write a traceback of the innermost line of the program, without our frames, to stderr.
+
+    The traceback module would take seconds and much memory after a deep recursion.
+    """
+    try:
+        where, trace = "", error.__traceback__
+        while trace:
+            if trace.tb_frame.f_code.co_filename == FILENAME:
+                name = trace.tb_frame.f_code.co_name
+                where = f'  File "{FILENAME}", line {trace.tb_lineno}, in {name}\n'
+            trace = trace.tb_next
+        if isinstance(error, SyntaxError):
+            where, message = f'  File "{FILENAME}", line {error.lineno}\n', error.msg
+        else:
+            message = str(error)
+        kind = type(error)
+        module = "" if kind.__module__ in ("builtins", "__main__") else kind.__module__ + "."
+        name = module + kind.__qualname__
+        text = f"{name}: {message}" if message else name
+        text = f"\nTraceback (most recent call last):\n{where}{text[:10000]}\n"
+    except BaseException:  # no memory left to say it, or a __str__ that raises
+        text = f"\n{type(error).__name__}\n"
+    try:
+        os.write(2, text.encode("utf-8", "backslashreplace"))
+    except OSError:  # closed by the program, or full
+        return
+
+
+# --- the kernel -----------------------------------------------------------------------------
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_LINUX = sys.platform == "linux"
+_SYSCALLS = {  # name: (x86_64, aarch64)
+    "capset": (126, 91),
+    "seccomp": (317, 277),
+    "landlock_create_ruleset": (444, 444),
+    "landlock_add_rule": (445, 445),
+    "landlock_restrict_self": (446, 446),
+}
+_ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, audit code
+PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
+
+
+def _syscall(name: str, *arguments: Any) -> int:
+    """Make a system call that libc has no function for; OSError when it fails."""
+    number = _SYSCALLS[name][_ARCHITECTURES[platform.machine()][0]]
+    result: int = _libc.syscall(number, *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return result
+
+
+def _die_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends."""
+    if _LINUX:
+        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def landlock_abi() -> int:
+    """The version of Landlock that this kernel has, 0 for none."""
+    try:
+        return _syscall("landlock_create_ruleset", None, 0, 1)
+    except (OSError, KeyError):
+        return 0
+
+
+class Cage:
+    """What a case locks itself in with, prepared once in the worker."""
+
+    def __init__(self) -> None:
+        _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        _syscall("capset", struct.pack("=Ii", 0x20080522, 0), bytes(24))
+        self.ruleset = _landlock_ruleset(_library_paths())
+        instructions = _filter(platform.machine())
+        self.code = ctypes.create_string_buffer(b"".join(instructions))
+        # The place in the filter that holds the id of the process it is for.
+        self.pid_at = 8 * instructions.index(_jump(JEQ, PID, 0, 1)) + 4
+        self.program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(self.code))
+        table = _ARCHITECTURES[platform.machine()][0]
+        self.numbers = [_SYSCALLS[name][table] for name in ("landlock_restrict_self", "seccomp")]
+
+    def lock(self) -> None:
+        """Take away from this process, for good, all but computing and printing."""
+        struct.pack_into("=I", self.code, self.pid_at, os.getpid())
+        landlock, seccomp = self.numbers
+        if _libc.syscall(landlock, self.ruleset, 0) or _libc.syscall(seccomp, 1, 4, self.program):
+            os._exit(LOCK_FAILED)
+
+
+LOCK_FAILED = 213  # exit status of a case that could not be locked in; never a verdict
+
+
+def _library_paths() -> list[str]:
+    """The interpreter's own library: standard modules without the installed packages."""
+    folders = [path for path in sys.path if os.path.isdir(path)]
+    entries = [os.path.join(folder, name) for folder in folders for name in os.listdir(folder)]
+    skip = ("site-packages", "dist-packages")
+    paths = [path for path in entries if os.path.basename(path) not in skip]
+    return paths + [path for path in sys.path if os.path.isfile(path)]
+
+
+def _landlock_ruleset(paths: list[str]) -> int:
+    """A descriptor of the rules: read `paths`, and nothing else that Landlock knows of."""
+    abi = landlock_abi()
+    files = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(abi, 16)) - 1  # all rights of that version
+    ports = 3 if abi >= 4 else 0
+    scopes = 3 if abi >= 6 else 0
+    rules = struct.pack("=QQQ", files, ports, scopes)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    ruleset = _syscall("landlock_create_ruleset", rules, size, 0)
+    for path in paths:
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        rights = 4 | 8 if os.path.isdir(path) else 4  # read files, list directories
+        _syscall("landlock_add_rule", ruleset, 1, struct.pack("=Qi", rights, handle), 0)
+        os.close(handle)
+    return ruleset
+
+
+# --- the seccomp filter ---------------------------------------------------------------------
+
+LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06  # classic BPF operations
+ALLOW, KILL = 0x7FFF0000, 0x80000000
+SUCCEED, EPERM, ENOTTY, ENOSYS = (0x50000 | e for e in (0, 1, 25, 38))
+PID = 0x7E57C0DE  # stands for the id of the case's process
+CLONE_THREAD, THREAD_FLAGS = 0x10000, 0x7D0F00  # what glibc and musl start threads with
+NEWEST = 470  # system calls above are unknown here: libraries must find them missing
+
+# System calls that only compute, print, read what may be read, or look at this process.
+# name: (x86_64, aarch64), None where the architecture has no such call
+ALLOWED: dict[str, tuple[int | None, int]] | dict[str, tuple[int | None, int | None]] = {
+    "read": (0, 63),
+    "write": (1, 64),
+    "open": (2, None),
+    "close": (3, 57),
+    "stat": (4, None),
+    "fstat": (5, 80),
+    "lstat": (6, None),
+    "poll": (7, None),
+    "lseek": (8, 62),
+    "mmap": (9, 222),
+    "mprotect": (10, 226),
+    "munmap": (11, 215),
+    "brk": (12, 214),
+    "rt_sigaction": (13, 134),
+    "rt_sigprocmask": (14, 135),
+    "rt_sigreturn": (15, 139),
+    "pread64": (17, 67),
+    "pwrite64": (18, 68),
+    "readv": (19, 65),
+    "writev": (20, 66),
+    "access": (21, None),
+    "pipe": (22, None),
+    "select": (23, None),
+    "sched_yield": (24, 124),
+    "mremap": (25, 216),
+    "msync": (26, 227),
+    "mincore": (27, 232),
+    "madvise": (28, 233),
+    "dup": (32, 23),
+    "dup2": (33, None),
+    "pause": (34, None),
+    "nanosleep": (35, 101),
+    "getitimer": (36, 102),
+    "alarm": (37, None),
+    "setitimer": (38, 103),
+    "getpid": (39, 172),
+    "sendfile": (40, 71),
+    "exit": (60, 93),
+    "uname": (63, 160),
+    "fsync": (74, 82),
+    "fdatasync": (75, 83),
+    "ftruncate": (77, 46),
+    "getdents": (78, None),
+    "getcwd": (79, 17),
+    "readlink": (89, None),
+    "gettimeofday": (96, 169),
+    "getrlimit": (97, 163),
+    "getrusage": (98, 165),
+    "sysinfo": (99, 179),
+    "times": (100, 153),
+    "getuid": (102, 174),
+    "getgid": (104, 176),
+    "geteuid": (107, 175),
+    "getegid": (108, 177),
+    "getppid": (110, 173),
+    "rt_sigpending": (127, 136),
+    "rt_sigtimedwait": (128, 137),
+    "rt_sigsuspend": (130, 133),
+    "sigaltstack": (131, 132),
+    "arch_prctl": (158, None),
+    "gettid": (186, 178),
+    "time": (201, None),
+    "futex": (202, 98),
+    "sched_getaffinity": (204, 123),
+    "epoll_create": (213, None),
+    "getdents64": (217, 61),
+    "set_tid_address": (218, 96),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115),
+    "exit_group": (231, 94),
+    "epoll_wait": (232, None),
+    "epoll_ctl": (233, 21),
+    "openat": (257, 56),
+    "newfstatat": (262, 79),
+    "readlinkat": (267, 78),
+    "faccessat": (269, 48),
+    "pselect6": (270, 72),
+    "ppoll": (271, 73),
+    "set_robust_list": (273, 99),
+    "get_robust_list": (274, 100),
+    "epoll_pwait": (281, 22),
+    "eventfd2": (290, 19),
+    "epoll_create1": (291, 20),
+    "dup3": (292, 24),
+    "pipe2": (293, 59),
+    "preadv": (295, 69),
+    "pwritev": (296, 70),
+    "getrandom": (318, 278),
+    "membarrier": (324, 283),
+    "statx": (332, 291),
+    "rseq": (334, 293),
+    "close_range": (436, 436),
+    "faccessat2": (439, 439),
+}
+CHECKED = {  # calls that are allowed for some arguments, see _checks
+    "ioctl": (16, 29),
+    "clone": (56, 220),
+    "fcntl": (72, 25),
+    "prctl": (157, 167),
+    "tgkill": (234, 131),
+    "prlimit64": (302, 261),
+    "clone3": (435, 435),
+}
+
+
+def _op(code: int, k: int) -> bytes:
+    return struct.pack("=HBBI", code, 0, 0, k)
+
+
+def _jump(code: int, k: int, if_true: int, if_false: int) -> bytes:
+    """A comparison with `k` and how many instructions to skip after it."""
+    return struct.pack("=HBBI", code, if_true, if_false, k)
+
+
+def _load(argument: int, half: int = 0) -> bytes:
+    """Load the low (0) or high (1) half of a system call's argument."""
+    return _op(LD, 16 + 8 * argument + 4 * half)
+
+
+def _one_of(argument: int, values: tuple[int, ...], otherwise: int) -> list[bytes]:
+    """Allow the call when an argument is one of `values`."""
+    last = len(values)
+    tests = [_jump(JEQ, value, last - i, 0) for i, value in enumerate(values)]
+    return [_load(argument), *tests, _op(RET, otherwise), _op(RET, ALLOW)]
+
+
+def _checks() -> dict[str, list[bytes]]:
+    """The filter's code for each call in CHECKED."""
+    return {
+        # Ask for a terminal, bytes to read or close-on-exec; nothing here is a terminal.
+        "ioctl": _one_of(1, (0x5401, 0x5413, 0x541B, 0x5450, 0x5451), ENOTTY),
+        "clone": [  # threads, and no flag that starting one does not need
+            _load(0),
+            _jump(JSET, ~THREAD_FLAGS & 0xFFFFFFFF, 1, 0),
+            _jump(JSET, CLONE_THREAD, 1, 0),
+            _op(RET, EPERM),
+            _op(RET, ALLOW),
+        ],
+        # Duplicate and look. The flags of descriptors 0 to 2 are shared with later cases, so
+        # setting them (F_SETFL) is a success that does nothing.
+        "fcntl": [
+            _load(1),
+            _jump(JEQ, 4, 0, 1),
+            _op(RET, SUCCEED),
+            *_one_of(1, (0, 1, 2, 3, 1030), EPERM),
+        ],
+        "prctl": _one_of(0, (15, 16, 0x53564D41), EPERM),  # thread and memory names
+        # abort(): SIGABRT to itself. A SIGKILL would look as if it came from outside.
+        "tgkill": [
+            _load(0),
+            _jump(JEQ, PID, 0, 1),
+            *_one_of(2, (signal.SIGABRT,), EPERM),
+            _op(RET, EPERM),
+        ],
+        # Look at limits; set those of data, stack and address space. A CPU limit of its own
+        # would let a program end by SIGKILL.
+        "prlimit64": [
+            _load(2, 0),
+            _jump(JEQ, 0, 0, 3),
+            _load(2, 1),
+            _jump(JEQ, 0, 0, 1),
+            _op(RET, ALLOW),
+            _load(0),
+            _jump(JEQ, 0, 0, 5),
+            *_one_of(1, (2, 3, 9), EPERM),
+            _op(RET, EPERM),
+        ],
+        "clone3": [_op(RET, ENOSYS)],  # its flags lie in memory; libc then takes clone
+    }
+
+
+def _filter(machine: str) -> list[bytes]:
+    """The whole filter: refuse foreign system call tables, then search for the number."""
+    column, audit = _ARCHITECTURES[machine]
+    checks = _checks()
+    actions: dict[int, list[bytes]] = {}
+    for name, numbers in ALLOWED.items():
+        if numbers[column] is not None:
+            actions[numbers[column]] = [_op(RET, ALLOW)]
+    for name, known in CHECKED.items():
+        actions[known[column]] = checks[name]
+    ranges: list[tuple[int, list[bytes]]] = []  # first number, what happens from there on
+    for number in range(NEWEST + 1):
+        action = actions.get(number, [_op(RET, EPERM)])
+        if not ranges or ranges[-1][1] != action:
+            ranges.append((number, action))
+    ranges.append((NEWEST + 1, [_op(RET, ENOSYS)]))
+    head = [_op(LD, 4), _jump(JEQ, audit, 1, 0), _op(RET, KILL), _op(LD, 0)]
+    return head + _search(ranges)
+
+
+def _search(ranges: list[tuple[int, list[bytes]]]) -> list[bytes]:
+    """A binary search over `ranges` for the loaded number."""
+    if len(ranges) == 1:
+        return ranges[0][1]
+    middle = len(ranges) // 2
+    low, high = _search(ranges[:middle]), _search(ranges[middle:])
+    return [_jump(JGE, ranges[middle][0], len(low), 0), *low, *high]
+
+
+if __name__ == "__main__":
+    main()
