@@ -73,11 +73,7 @@ class Task:
     @property
     def band(self) -> str:
         """Rating band used in reports."""
-        if self.rating == 0:
-            return "unrated"
-        if self.rating < 1500:
-            return "under 1500"
-        return "1500 to 2199" if self.rating < 2200 else "2200 and up"
+        return rating_band(self.rating)
 
     @property
     def floor(self) -> int:
@@ -88,6 +84,15 @@ class Task:
     def cases_hash(self) -> str:
         """16 hex digits over the visible and hidden cases: a verdict holds for these only."""
         return sha256(json.dumps([self.visible, self.hidden]).encode()).hexdigest()[:16]
+
+
+def rating_band(rating: int) -> str:
+    """The band of a Codeforces rating; 0 is an unknown one."""
+    if rating == 0:
+        return "unrated"
+    if rating < 1500:
+        return "under 1500"
+    return "1500 to 2199" if rating < 2200 else "2200 and up"
 
 
 @dataclass(frozen=True)
@@ -178,7 +183,7 @@ def _source(
     if tasks is None:
         files = [(s, path) for s in dict.fromkeys(splits) for path in _hub_files(s)]
         return f"{DATASET}@{REVISION[:8]}", _rows(files, extra, ids)
-    path = Path(tasks).absolute()
+    path = Path(tasks).expanduser().absolute()
     return str(path), _rows([(path.stem, path) for path in _local_files(path)], extra, ids)
 
 
@@ -244,9 +249,12 @@ def _rows(
 def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
     """Yield each row as column name -> Arrow scalar, not converted to Python yet."""
     try:
-        with pq.ParquetFile(path, buffer_size=1 << 20) as file:
+        # By default a whole row group's columns are read at once, which can be a whole file.
+        with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
             _check_columns(file.schema_arrow, path)
-            for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=list(_COLUMNS)):
+            for batch in file.iter_batches(
+                _ROWS_AT_A_TIME, columns=list(_COLUMNS), use_threads=False
+            ):
                 columns = {name: batch.column(name) for name in _COLUMNS}
                 for i in range(batch.num_rows):
                     yield {name: column[i] for name, column in columns.items()}
@@ -352,7 +360,7 @@ def _hub_files(split: str) -> list[Path]:
     """
     if split not in SPLITS:
         raise DataError(f"unknown split {split!r}: choose from {', '.join(SPLITS)}")
-    from huggingface_hub import snapshot_download  # slow to import, and only needed here
+    from huggingface_hub import constants, snapshot_download  # slow to import, only needed here
 
     problem: Exception | None = None
     for cache_only in (True, False):
@@ -371,10 +379,11 @@ def _hub_files(split: str) -> list[Path]:
         files = sorted(Path(folder, "data").glob(f"{split}-*.parquet"))
         if files and len(files) == _shards(files[0]):
             return files
+    offline = "it is not whole in the cache and HF_HUB_OFFLINE is set"
+    why = offline if constants.HF_HUB_OFFLINE else _one_line(problem or "some files are missing")
     raise DataError(
-        f"can't get the {split} split of {DATASET} from the hub: "
-        f"{_one_line(problem) if problem else 'files are missing'}; check the network "
-        "(HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, HF_HOME), or use --tasks PATH"
+        f"can't get the {split} split of {DATASET} from the hub: {why}; check the network and "
+        "HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_OFFLINE, or take local tasks by --tasks PATH"
     ) from problem
 
 
@@ -384,6 +393,7 @@ def _shards(path: Path) -> int:
     return int(match[1]) if match else 0
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception | str) -> str:
+    """Return the first line of an error's text, which a client may spread over several."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return lines[0].rstrip(" .") if lines else type(error).__name__
