@@ -816,8 +816,8 @@ class Scripted:
 
     text: str
     finish_reason: str
-    fresh: int
-    informed: int
+    fresh: float
+    informed: float
 
 
 class ScriptedPolicy:
@@ -841,10 +841,20 @@ class ScriptedPolicy:
         self.sent: dict[str, Any] = {"model": "scripted", "seed": "one a rollout"}
 
     async def sample(self, messages: list[Message], seed: int) -> Reply:
-        """Draw a reply. KeyError for a task without replies: the script is incomplete."""
+        """The reply of draw, at once."""
         await asyncio.sleep(0)
         if self._stopped:
             raise Stopped("no new request is started")
+        chosen = self.draw(messages, seed)
+        prompt, completion = len(messages[-1]["content"].split()), len(chosen.text.split())
+        self.tokens_used += prompt + completion
+        outcome = None if chosen.text.strip() else "empty reply"
+        return Reply(
+            chosen.text, "", chosen.finish_reason, outcome, prompt, completion, None, seconds=0.0
+        )
+
+    def draw(self, messages: list[Message], seed: int) -> Scripted:
+        """The reply to a request; KeyError for a task without any: the script is incomplete."""
         user = messages[-1]["content"]
         title = next((title for title in self._replies if title in user), None)
         if title is None:
@@ -852,15 +862,9 @@ class ScriptedPolicy:
         options = self._replies[title]
         weights = [option.informed if "```" in user else option.fresh for option in options]
         digest = hashlib.sha256(json.dumps([messages, seed]).encode()).digest()
-        drawn = int.from_bytes(digest[:8], "big") % sum(weights)
+        drawn = int.from_bytes(digest[:6], "big") / 2**48 * sum(weights)
         ends = itertools.accumulate(weights)
-        chosen = next(option for option, end in zip(options, ends, strict=True) if drawn < end)
-        prompt, completion = len(user.split()), len(chosen.text.split())
-        self.tokens_used += prompt + completion
-        outcome = None if chosen.text.strip() else "empty reply"
-        return Reply(
-            chosen.text, "", chosen.finish_reason, outcome, prompt, completion, None, seconds=0.0
-        )
+        return next(option for option, end in zip(options, ends, strict=True) if drawn < end)
 
     def stop(self) -> None:
         """Every later sample raises Stopped."""
