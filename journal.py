@@ -256,7 +256,7 @@ class Journal:
                     if not line.endswith(b"\n"):
                         return  # killed while it was written
                     raise JournalError(
-                        f"{self.path}, line {number} is damaged ({_clip(error)}), and not by a "
+                        f"{self.path}, line {number} is damaged ({type(error).__name__}: {_clip(error)}), and not by a "
                         "run that was cut off: mend or delete that line, or use --overwrite"
                     ) from error
                 self._end += len(line)
