@@ -130,6 +130,7 @@ def load_tasks(
     seed: int = 0,
     extra: bool = False,
     ids: Collection[str] | None = None,
+    interactive: bool = False,
 ) -> Loaded:
     """Load tasks from the hub (None), the toy tasks ("toy"), or a parquet file or a folder of them.
 
@@ -140,6 +141,7 @@ def load_tasks(
             its own id, so a larger limit adds tasks and changes none, whatever the file order.
         extra: fill Task.extra, which can be megabytes a task.
         ids: keep only these tasks; those that are not there are left out.
+        interactive: keep interactive problems too, to judge given programs by their cases.
 
     Raises:
         DataError: unknown split, unreachable hub, nothing at the path, a file that is not parquet
@@ -147,7 +149,7 @@ def load_tasks(
     """
     if limit is not None and limit < 1:
         raise DataError(f"--limit must be at least 1, got {limit}")
-    source, rows = _source(tasks, splits, extra, ids)
+    source, rows = _source(tasks, splits, extra, ids, interactive)
     read, dropped = 0, Counter[str]()
     kept: dict[str, Task] = {}
     places: dict[str, str] = {}
@@ -175,16 +177,21 @@ _Row = Task | str | None
 
 
 def _source(
-    tasks: str | None, splits: Sequence[str], extra: bool, ids: Collection[str] | None
+    tasks: str | None,
+    splits: Sequence[str],
+    extra: bool,
+    ids: Collection[str] | None,
+    interactive: bool,
 ) -> tuple[str, Iterator[tuple[str, _Row]]]:
     """Return the name of the source and its rows, each with the place it comes from."""
     if tasks == "toy":
         return "toy", (("toy.py", task) for task in _toy_tasks(extra))
     if tasks is None:
         files = [(s, path) for s in dict.fromkeys(splits) for path in _hub_files(s)]
-        return f"{DATASET}@{REVISION[:8]}", _rows(files, extra, ids)
+        return f"{DATASET}@{REVISION[:8]}", _rows(files, extra, ids, interactive)
     path = Path(tasks).expanduser().absolute()
-    return str(path), _rows([(path.stem, path) for path in _local_files(path)], extra, ids)
+    files = [(path.stem, path) for path in _local_files(path)]
+    return str(path), _rows(files, extra, ids, interactive)
 
 
 def _first(tasks: dict[str, Task], limit: int, seed: int) -> dict[str, Task]:
@@ -227,7 +234,7 @@ def _local_files(path: Path) -> list[Path]:
 
 
 def _rows(
-    files: list[tuple[str, Path]], extra: bool, ids: Collection[str] | None
+    files: list[tuple[str, Path]], extra: bool, ids: Collection[str] | None, interactive: bool
 ) -> Iterator[tuple[str, _Row]]:
     """Read files of (id prefix, path), one after the other, a few rows at a time."""
     for prefix, path in files:
@@ -239,7 +246,7 @@ def _rows(
                     raise _Dropped("no name")
                 task_id = f"{prefix}/{_short(name)}"
                 wanted = ids is None or task_id in ids
-                yield place, _task(task_id, name, row, extra) if wanted else None
+                yield place, _task(task_id, name, row, extra, interactive) if wanted else None
             except UnicodeDecodeError:
                 yield place, "not UTF-8"
             except _Dropped as dropped:
@@ -289,11 +296,11 @@ def _is_texts(kind: Any) -> bool:
     return bool(is_list and _is_text(kind.value_type))
 
 
-def _task(task_id: str, name: str, row: dict[str, Any], extra: bool) -> Task:
+def _task(task_id: str, name: str, row: dict[str, Any], extra: bool, interactive: bool) -> Task:
     statement = row["description"].as_py()
     if not statement or not statement.strip():
         raise _Dropped("no statement")
-    if any(phrase in statement.lower() for phrase in _INTERACTIVE):
+    if not interactive and any(phrase in statement.lower() for phrase in _INTERACTIVE):
         raise _Dropped("interactive")
     if row["input_file"].as_py() or row["output_file"].as_py():
         raise _Dropped("named files")
@@ -376,6 +383,7 @@ def _hub_files(split: str) -> list[Path]:
         except Exception as error:
             problem = error
             continue
+        problem = None
         files = sorted(Path(folder, "data").glob(f"{split}-*.parquet"))
         if files and len(files) == _shards(files[0]):
             return files
