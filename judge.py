@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import ast
 import asyncio
+import contextlib
 import decimal
 import hashlib
 import itertools
@@ -30,14 +31,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 
 if sys.platform != "win32":  # which has no fork: Judge says so
     import sandbox as worker_side
@@ -133,9 +134,9 @@ class JudgeFault(Exception):
 
 # --- reading programs and outputs ---
 
-# The source limit of Codeforces. A longer text is no program, and some grow compile time as n^2.
-_COMPILE_CHARS = 65_536
-_COMPILE_TRIES = 10
+# The source limit of Codeforces. A longer text is no program, and parsing can take n^2 time.
+_PARSE_CHARS = 65_536
+_PARSE_TRIES = 10
 
 _LINE = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 _THINK = re.compile(r"<(/?)think>", re.IGNORECASE)
@@ -226,18 +227,22 @@ def _content(
     lines: list[str], at: int, opening: re.Match[str], offset: int, in_string: bool
 ) -> tuple[int, str]:
     """Index of the closing line (len(lines) when there is none) and the text up to it, with the
-    opening's indentation taken off."""
+    opening's indentation taken off. With `in_string`, closing lines in a string are passed over."""
     indent = len(opening[1])
-    body = [line[min(indent, len(line) - len(line.lstrip(" "))) :] for line in lines[at + 1 :]]
-    ends = [i for i in range(at + 1, len(lines)) if _closes(lines[i], opening, offset)]
-    if not ends:
-        return len(lines), "".join(body)
-    chosen = ends[0]
-    if in_string and len(ends) > 1:
-        candidates = ends[:_COMPILE_TRIES]
-        compiling = (end for end in candidates if _compiled("".join(body[: end - at - 1])))
-        chosen = next(compiling, chosen)
-    return chosen, "".join(body[: chosen - at - 1])
+    body: list[str] = []
+    found: tuple[int, str] | None = None
+    tries = 0
+    for end in range(at + 1, len(lines)):
+        line = lines[end]
+        if _closes(line, opening, offset):
+            found = found or (end, "".join(body))
+            tries += 1
+            if not in_string or tries > _PARSE_TRIES:
+                break
+            if _parsed("".join(body)) is not None:
+                return end, "".join(body)
+        body.append(line[min(indent, len(line) - len(line.lstrip(" "))) :])
+    return found or (len(lines), "".join(body))
 
 
 def _list_offset(line: str, offset: int) -> int:
@@ -281,35 +286,43 @@ def _without_thinking(lines: list[str]) -> list[str]:
     return kept
 
 
-def _compiled(text: str) -> ast.Module | None:
-    """The text's syntax tree when it compiles as Python, else None.
+def _parsed(text: str) -> ast.Module | None:
+    """The text's syntax tree when it is Python, else None.
 
-    It runs in our own process on text that nobody checked. The parser and the compiler bound
-    their recursion and what they fold, and answer a bomb with one of these exceptions; nothing
-    is executed and warnings are dropped.
+    Only the parser sees the text: it runs in our own process, and CPython's compiler can be crashed
+    (fifty nested comprehensions end 3.12 and 3.13 with a segmentation fault). The parser bounds its
+    recursion and folds nothing; it answers a bomb with one of these exceptions.
     """
-    if len(text) > _COMPILE_CHARS:
+    if len(text) > _PARSE_CHARS:
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = ast.parse(text)
-            compile(tree, "<reply>", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, MemoryError, RecursionError, OverflowError):
+            return ast.parse(text)
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         return None
-    return tree
 
 
 def _does_something(text: str) -> bool:
-    """Whether the text compiles as Python and is more than `YES`, `-1, 2` or `Answer: 3`."""
-    tree = _compiled(text)
-    if tree is None:
+    """Whether the text is a Python program, and more than `YES`, `-1, 2` or `Answer: 3`."""
+    tree = _parsed(text)
+    if tree is None or any(isinstance(node, ast.Return) for node in _outside_functions(tree)):
         return False
     inert = all(
         isinstance(s, ast.Expr) or (isinstance(s, ast.AnnAssign) and s.value is None)
         for s in tree.body
     )
     return not inert or any(isinstance(node, ast.Call) for node in ast.walk(tree))
+
+
+def _outside_functions(tree: ast.Module) -> Iterator[ast.AST]:
+    """The nodes of no function's body: a return among them is an excerpt, not a program."""
+    todo: list[ast.AST] = [tree]
+    while todo:
+        node = todo.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            todo.extend(ast.iter_child_nodes(node))
 
 
 _NUMBER = re.compile(rb"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?")
@@ -494,6 +507,16 @@ class Judge:
         if self._closing:
             raise JudgeFault("the judge was closed while it judged")
         raise JudgeFault(f"judge fault on {task.id}, {ATTEMPTS} times: {causes[-1]}")
+
+    def self_check(self) -> SandboxReport:
+        """Attack the judge with a program that reads, writes, connects, forks and kills.
+
+        Blocks until the attack is judged: call it in a thread from an event loop.
+
+        Raises:
+            JudgeFault: no worker could run it.
+        """
+        return SandboxReport("sandbox: not checked", ())
 
     def _take(self, fresh: bool) -> _Worker:
         if not fresh:
@@ -789,3 +812,178 @@ def clip(text: str, limit: int = TEXT_LIMIT) -> str:
     if len(text) <= limit:
         return text
     return f"{text[:limit]}... ({len(text) - limit} more characters)"
+
+
+# --- command line ---------------------------------------------------------------------------
+
+
+def add_limit_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of a judge: limits a case, number of workers, sandbox."""
+    limits = Limits()
+    add = parser.add_argument
+    add(
+        "--cpu-seconds",
+        type=_positive(float),
+        default=limits.cpu_seconds,
+        help="CPU time a case may take (default: %(default)g)",
+    )
+    add(
+        "--wall-seconds",
+        type=_positive(float),
+        default=limits.wall_seconds,
+        help="wall time for a case that mostly sleeps; CPU time decides otherwise "
+        "(default: %(default)g)",
+    )
+    add(
+        "--memory-mb",
+        type=_positive(int),
+        default=limits.memory_mb,
+        help="memory a case may take, MiB (default: %(default)d)",
+    )
+    add(
+        "--output-mb",
+        type=_positive(int),
+        default=limits.output_mb,
+        help="bytes a case may print, MiB (default: %(default)d)",
+    )
+    add(
+        "--judge-workers",
+        "--workers",
+        type=_positive(int),
+        default=None,
+        help="programs judged at once (default: one a core, fewer when the memory limits of all "
+        "would not fit into the machine)",
+    )
+    add(
+        "--sandbox",
+        choices=("on", "off"),
+        default="on",
+        help="off runs programs of a model with all rights of this user: only for programs that "
+        "you trust, or inside a container or virtual machine (default: on)",
+    )
+
+
+def limits_from(args: argparse.Namespace) -> Limits:
+    """The limits that the flags of `add_limit_flags` ask for."""
+    return Limits(args.cpu_seconds, args.wall_seconds, args.memory_mb, args.output_mb)
+
+
+def _positive(kind: type[float]) -> Callable[[str], float]:
+    """A type for argparse: `kind`, above zero and finite."""
+
+    def parse(text: str) -> float:
+        number = kind(text)
+        if not 0 < number < float("inf"):
+            raise ValueError(text)
+        return number
+
+    parse.__name__ = f"positive {kind.__name__}"  # argparse: "invalid positive int value: '0'"
+    return parse
+
+
+class RowError(Exception):
+    """A row of the programs' file that cannot be judged; the text says which and why."""
+
+
+def _programs_in(path: Path, tasks: Sequence[Task]) -> Iterator[tuple[dict[str, Any], Task]]:
+    """Rows of a JSONL file, each with its task."""
+    known: dict[str, list[Task]] = {}
+    for task in tasks:
+        for name in {task.id, task.name}:
+            known.setdefault(name, []).append(task)
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise RowError(f"{path}, line {number}: not JSON: {error}") from None
+            if not isinstance(row, dict) or not {"task", "program"} <= row.keys():
+                raise RowError(f'{path}, line {number}: needs "task" and "program"')
+            if not isinstance(row["program"], str | None):
+                raise RowError(f"{path}, line {number}: the program is not a text")
+            found = known.get(str(row["task"]), [])
+            if len(found) != 1:
+                ids = ", ".join(task.id for task in found)
+                why = f"is the name of several tasks ({ids}): use an id" if found else "is unknown"
+                raise RowError(f"{path}, line {number}: task {row['task']!r} {why}")
+            yield row, found[0]
+
+
+def _row(given: dict[str, Any], judgement: Judgement) -> dict[str, Any]:
+    """The row to write for a judged row."""
+    failure = judgement.first_failure
+    return {
+        **{key: value for key, value in given.items() if key != "program"},
+        "verdict": judgement.verdict,
+        "passed": judgement.visible_passed + judgement.hidden_passed,
+        "visible_passed": judgement.visible_passed,
+        "visible_total": judgement.visible_total,
+        "hidden_passed": judgement.hidden_passed,
+        "hidden_total": judgement.hidden_total,
+        "first_failure": asdict(failure) if failure else None,
+        "cpu_seconds": round(judgement.cpu_seconds, 6),
+        "cut_short": judgement.cut_short,
+    }
+
+
+async def _judge_file(args: argparse.Namespace, out: IO[str]) -> None:
+    """Judge the rows of a file and write their verdicts in order, as they are known."""
+    from data import load_tasks
+
+    tasks = load_tasks(args.tasks, extra=args.all_cases, interactive=True).tasks
+    if args.all_cases:
+        tasks = [replace(task, hidden=task.hidden + task.extra) for task in tasks]
+    rows = list(_programs_in(args.programs, tasks))
+    async with Judge(args.judge_workers, limits_from(args), args.sandbox == "on") as judge:
+        report = await asyncio.to_thread(judge.self_check)
+        print(report.line, file=sys.stderr)
+        if report.missing and args.sandbox == "on":
+            raise SandboxError(
+                f"missing: {', '.join(report.missing)}; --sandbox off goes on without a sandbox"
+            )
+        pending = deque[tuple[dict[str, Any], asyncio.Task[Judgement]]]()
+        for row, task in rows:
+            grade = judge.grade(row["program"], task, every_case=args.all_cases)
+            pending.append((row, asyncio.create_task(grade)))
+            await asyncio.sleep(0)
+        while pending:
+            row, job = pending.popleft()
+            out.write(json.dumps(_row(row, await job)) + "\n")
+            out.flush()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Judge a file of programs; the exit status."""
+    parser = argparse.ArgumentParser(
+        description="Judge programs, a JSONL row each with task (id or name) and program.",
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("programs", type=Path, metavar="PROGRAMS.jsonl")
+    add("--tasks", required=True, help="parquet file, folder of them, or toy")
+    add("--out", type=Path, help="where the verdicts go (default: the terminal)")
+    add(
+        "--all-cases",
+        action="store_true",
+        help="also run the generated cases beyond the hidden ones, and every case whatever failed "
+        "before (default: off)",
+    )
+    add_limit_flags(parser)
+    args = parser.parse_args(argv)
+    from data import DataError
+
+    try:
+        with args.out.open("w") if args.out else contextlib.nullcontext(sys.stdout) as out:
+            asyncio.run(_judge_file(args, out))
+    except (DataError, JudgeFault, OSError, RowError, SandboxError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
