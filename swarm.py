@@ -55,6 +55,10 @@ SHOWN = 400
 # Rollouts that the judge could not judge, after which the run stops.
 MAX_FAULTS = 3
 
+# A reply that waits this many seconds for the judge is saved without a judgement: it was paid for,
+# and behind a slow judge thousands may wait.
+SAVE_AFTER = 1.0
+
 T = TypeVar("T")
 
 
@@ -482,13 +486,19 @@ class Swarm:
 
         One rollout that cannot be judged ends its own search only; several end the run.
         """
+        judging = asyncio.ensure_future(self.judge.grade(rollout.program, task))
         try:
-            judgement = await self.judge.grade(rollout.program, task)
+            await asyncio.wait({judging}, timeout=SAVE_AFTER)
+            if not judging.done() and self.store.get(rollout.key) is None:
+                self.store.append(rollout)
+            judgement = await judging
         except JudgeFault as fault:
             self.faults.append(str(fault))
             if len(self.faults) >= MAX_FAULTS:
                 self.policy.stop()
             return rollout, fault
+        finally:
+            judging.cancel()
         return replace(rollout, judgement=judgement), None
 
 

@@ -379,3 +379,19 @@ def test_repeated_judge_faults_stop_the_run():
         run(swarm, tasks)
     assert policy.stopped
     assert len(swarm.store.rollouts) == len(policy.asked)
+
+
+def test_a_reply_that_waits_for_the_judge_is_saved_meanwhile(monkeypatch):
+    monkeypatch.setattr("swarm.SAVE_AFTER", 0)
+    store, policy = Memory(), Answers()
+
+    class Busy(Scorer):
+        """Has no room before every reply of the base group is saved."""
+
+        async def grade(self, program, task, *, every_case=False):
+            while len(store.rollouts) < GROUP:
+                await asyncio.sleep(0)
+            return await super().grade(program, task)
+
+    run(swarm_of(policy, Busy(), store), arms=())
+    assert store.rollouts == run(swarm_of(), arms=()).store.rollouts
