@@ -11,12 +11,13 @@ early when it rescues, so that leaving out the unfinished ones flatters an arm.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -58,7 +59,6 @@ class Tally:
     completion: int = 0
     reasoning: int = 0
     sample_seconds: float = 0.0
-    judge_seconds: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def add(self, records: Iterable[Record]) -> None:
@@ -67,7 +67,6 @@ class Tally:
             self.truncated += record.finish_reason == "length"
             self.no_program += record.verdict == "no program"
             self.sample_seconds += record.sample_seconds
-            self.judge_seconds += record.judge_seconds
             self.reasoning += record.reasoning_tokens or 0
             if record.outcome is not None:
                 self.outcomes[record.outcome] += 1
@@ -78,16 +77,11 @@ class Tally:
                 self.without_usage += 1
 
     def tokens(self) -> dict[str, int] | None:
-        """Sums over the rollouts; None when the server left out any of them."""
-        if self.without_usage or not self.samples:
+        """Sums over the rollouts that the server sent counts for; None when it sent none."""
+        if not self.prompt + self.completion:
             return None
-        total = self.prompt + self.completion
-        return {
-            "prompt": self.prompt,
-            "completion": self.completion,
-            "reasoning": self.reasoning,
-            "total": total,
-        }
+        sums = {"prompt": self.prompt, "completion": self.completion, "reasoning": self.reasoning}
+        return {**sums, "total": self.prompt + self.completion}
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -221,9 +215,14 @@ def build(
         for name in ("all-fail", "near-miss", "above-floor")
     }
     total = Tally()
+    judged = 0.0
     for task in run.facts:
+        programs: dict[int, float] = {}  # the judge runs equal programs of a task once
         for arm in ("base", *runs):
-            total.add(records.get((arm, task), {}).values())
+            saved = records.get((arm, task), {}).values()
+            total.add(saved)
+            programs.update((record.program_hash, record.judge_seconds) for record in saved)
+        judged += sum(programs.values())
     noise = _noise(run, controls)
     results: dict[str, Any] = {
         "scripted": settings.get("policy") == "scripted",
@@ -257,11 +256,7 @@ def build(
         "cost": {"calls": total.samples, "tokens": total.tokens()},
         "settings": dict(settings),
         "environment": dict(environment),
-        "times": {
-            **times,
-            "sample_seconds": total.sample_seconds,
-            "judge_seconds": total.judge_seconds,
-        },
+        "times": {**times, "sample_seconds": total.sample_seconds, "judge_seconds": judged},
     }
     results["warnings"] = _warnings(results, total)
     return results
@@ -291,23 +286,21 @@ def _arm(run: Run, arm: str) -> dict[str, Any]:
     tally = Tally()
     for search in searches.values():
         tally.add(search.records)
-    entry: dict[str, Any] = {"n": len(tasks), "rescued": sum(by_round)}
-    estimate = None
+    estimate: dict[str, Any] = dict.fromkeys(f.name for f in fields(stats.Estimate))
     if tasks:
-        estimate = stats.rescue_rate(
-            run.outcomes(arm, tasks), seed=run.seed, clusters=run.contests(tasks)
-        )
-    entry["rate"] = estimate and estimate.mean
-    for name in ("low", "high", "wilson_low", "wilson_high", "method"):
-        entry[name] = estimate and getattr(estimate, name)
+        outcomes, contests = run.outcomes(arm, tasks), run.contests(tasks)
+        estimate = asdict(stats.rescue_rate(outcomes, seed=run.seed, clusters=contests))
     summary = tally.summary()
-    tokens = summary["tokens"]
+    tokens, rescued = summary["tokens"], sum(by_round)
     return {
-        **entry,
+        "n": len(tasks),
+        "rescued": rescued,
+        "rate": estimate["mean"],
+        **{name: estimate[name] for name in estimate if name not in ("mean", "n")},
         "by_round": by_round,
         "cumulative": [sum(by_round[: number + 1]) for number in range(ROUNDS)],
         **summary,
-        "tokens_per_rescue": _share(tokens["total"], entry["rescued"]) if tokens else None,
+        "tokens_per_rescue": _share(tokens["total"], rescued) if tokens else None,
     }
 
 
@@ -316,17 +309,9 @@ def _noise(run: Run, controls: Sequence[str]) -> dict[str, Any] | None:
     tasks = run.both(*controls)
     if len(controls) < 2 or not tasks:
         return None
-    rates = [sum(run.outcomes(arm, tasks)) / len(tasks) for arm in controls]
-    band = stats.noise_band(rates)
     rescued = [sum(run.outcomes(arm, tasks)) for arm in controls]
-    return {
-        "rates": rates,
-        "rescued": rescued,
-        "n": len(tasks),
-        "runs": band.runs,
-        "std": band.std,
-        "band": band.band,
-    }
+    rates = [count / len(tasks) for count in rescued]
+    return {"rates": rates, "rescued": rescued, "n": len(tasks), **asdict(stats.noise_band(rates))}
 
 
 def _deltas(
@@ -340,12 +325,8 @@ def _deltas(
     for arm, entry in single.items():
         missing = 2 * len(run.cohort) - len(run.searches[arm]) - len(run.searches[CONTROL])
         conclusion, verdict = _verdict(arm, entry, band, len(single), missing)
-        result[arm] = {
-            **entry,
-            "against_mean": mean.get(arm),
-            "conclusion": conclusion,
-            "verdict": verdict,
-        }
+        words = {"conclusion": conclusion, "verdict": verdict}
+        result[arm] = {**entry, "against_mean": mean.get(arm), **words}
     return result
 
 
@@ -363,18 +344,7 @@ def _against(run: Run, arms: Sequence[str], controls: Sequence[str]) -> dict[str
             seed=run.seed,
             clusters=run.contests(tasks),
         )
-        entries[arm] = {
-            "delta": delta.delta,
-            "low": delta.low,
-            "high": delta.high,
-            "p_value": delta.p_value,
-            "holm_p": delta.p_value,
-            "wins": delta.wins,
-            "losses": delta.losses,
-            "n": delta.n,
-            "draws": delta.draws,
-            "method": delta.method,
-        }
+        entries[arm] = asdict(delta)
     if entries:
         p_values = [float(entry["p_value"]) for entry in entries.values()]
         adjusted = stats.holm(p_values)
@@ -396,12 +366,13 @@ def _verdict(
             f"{arm}: no verdict, since {missing} of its and resample's searches have not ended."
         )
     delta, low, high, p = (entry[name] for name in ("delta", "low", "high", "holm_p"))
-    interval = f"{_points(low)} to {_points(high)} points"
-    measured = f"{_points(delta)} points, interval {interval}, Holm p {_p(p)}"
+    interval = f"{_points(low)} to {_points(high)}"
+    measured = f"{_points(delta)} points, 95% interval {interval}, Holm p {_p(p)}"
     if low <= 0 <= high:
         return "not shown", (
-            f"{arm}: no difference from resample is shown ({measured}). The interval holds 0; it "
-            f"also holds a gain of {100 * high:.1f} and a loss of {100 * -low:.1f} points."
+            f"{arm}: no difference from resample is shown ({measured}). The interval holds 0 and "
+            f"rules out neither a gain of {100 * high:.1f} points nor a loss of "
+            f"{100 * abs(low):.1f}."
         )
     word = "more" if delta > 0 else "fewer"
     if p >= stats.ALPHA:
@@ -614,7 +585,7 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
     if total.without_usage:
         found.append(
             f"The server sent no token counts for {total.without_usage:,} of {total.samples:,} "
-            "replies: sums of tokens over them are not known."
+            "replies: no sum of tokens has them."
         )
     copies = results["duplicates"]
     if copies["repetitive_groups"] > max(1, copies["groups"] / 4) and not results["scripted"]:
@@ -625,7 +596,7 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
     if 0 < cohort["contests"] < FEW_CLUSTERS:
         found.append(
             f"The tasks searched come from {cohort['contests']} contests: intervals that draw so "
-            "few contests are too narrow."
+            "few contests come out too narrow."
         )
     return found
 
@@ -661,7 +632,7 @@ def _or_none(function: Callable[..., float], *args: float) -> float | None:
 
 def write(results: Mapping[str, Any], path: Path) -> None:
     """Write results.json whole or not at all. Raises ReportError."""
-    _write(json.dumps(results, indent=2, allow_nan=False, ensure_ascii=False) + "\n", path)
+    _write(json.dumps(results, indent=2, allow_nan=False) + "\n", path)
 
 
 def write_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
@@ -678,7 +649,8 @@ def _write(text: str, path: Path) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise ReportError(f"cannot write {path}: {error.strerror or error}") from error
 
 
@@ -734,7 +706,7 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def _points(share: float) -> str:
-    return f"{100 * share:+.1f}"
+    return f"{round(100 * share, 1) + 0:+.1f}"  # + 0 makes 0 of -0
 
 
 def _p(value: float) -> str:
@@ -858,7 +830,7 @@ def _render_arms(page: Page, results: Mapping[str, Any]) -> None:
         page.text("* Wilson's: a bootstrap of equal outcomes, or of one contest, has no spread.")
     page.lines.append("")
     page.table(
-        ("arm", "samples", "tokens", "a rescue", "cut off", "no program", "other outcomes"),
+        ("arm", "samples", "tokens", "tokens a rescue", "cut off", "no program"),
         [
             (
                 arm,
@@ -867,11 +839,14 @@ def _render_arms(page: Page, results: Mapping[str, Any]) -> None:
                 _tokens(row["tokens_per_rescue"]),
                 _percent(row["truncated_share"]),
                 _percent(row["no_program_share"]),
-                ", ".join(f"{why} {n}" for why, n in row["outcomes"].items()) or "none",
             )
             for arm, row in arms.items()
         ],
     )
+    for arm, row in arms.items():
+        if row["outcomes"]:
+            why = ", ".join(f"{why} {n:,}" for why, n in row["outcomes"].items())
+            page.text(f"{arm} has samples without a usable reply: {why}")
     control = (arms.get(CONTROL) or {}).get("tokens")
     bills = [
         f"{arm} {row['tokens']['total'] / control['total']:.2f}"
@@ -887,7 +862,11 @@ def _render_arms(page: Page, results: Mapping[str, Any]) -> None:
 
 def _render_deltas(page: Page, results: Mapping[str, Any]) -> None:
     deltas = results["deltas"]
-    page.heading("Against resample, on the same tasks (points; Holm's p is over the arms)")
+    page.heading(
+        "Against resample, on the same tasks, in points",
+        "p: sign-flip test, exact against one run, sampled against the mean; Holm's p is over the "
+        "arms.",
+    )
     if not deltas:
         page.text("No two arms to compare.")
         return
@@ -934,8 +913,9 @@ def _render_union(page: Page, results: Mapping[str, Any]) -> None:
     union, bands, rows = (results[key] for key in ("union", "rating_bands", "rescued_rows"))
     page.heading("What became learnable")
     page.text(
-        f"{union['rescued']} of {union['of']} all-fail prompts became learnable in any of "
-        f"{union['runs']} runs, by {union['programs']} distinct passing programs."
+        f"{union['rescued']} of {union['of']} {results['cohort']['band']} prompts became "
+        f"learnable: {union['runs']} runs together found {union['programs']} distinct passing "
+        "programs."
     )
     if rows["rows"]:
         page.text(
@@ -996,26 +976,23 @@ def _render_fitness(page: Page, results: Mapping[str, Any]) -> None:
             for row in hill["buckets"]
         ],
     )
-    page.text(hill["sentence"])
+    page.text(hill["sentence"] + " Intervals take programs as independent.")
 
 
 def _render_power(page: Page, results: Mapping[str, Any]) -> None:
     power = results["power"]
     if power is None:
         return
-    page.heading("Power: 80%, two-sided 5%, arms taken as independent")
+    page.heading("What this many tasks can see (power 80%, two-sided 5%, independent arms)")
     effect = power["detectable_effect"]
-    seen = (
-        "too few to see any gain" if effect is None else f"see a gain of {_points(effect)} points"
-    )
-    needed = ", ".join(
-        f"{_points(gain)} would need {n:,} tasks"
-        for gain, n in ((0.05, power["tasks_for_5_points"]), (0.03, power["tasks_for_3_points"]))
-        if n is not None
-    )
-    page.text(
-        f"{power['n']:,} tasks at {_percent(power['base'])}: {seen}. {needed}".rstrip(". ") + "."
-    )
+    seen = "are too few to see any gain"
+    if effect is not None:
+        seen = f"could have seen a gain of {_points(effect)} points or more"
+    text = f"{power['n']:,} tasks at resample's {_percent(power['base'])} {seen}."
+    for gain in (5, 3):
+        if power[f"tasks_for_{gain}_points"] is not None:
+            text += f" A gain of +{gain} needs {power[f'tasks_for_{gain}_points']:,} tasks."
+    page.text(text)
 
 
 def _render_cost(page: Page, results: Mapping[str, Any]) -> None:
