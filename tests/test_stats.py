@@ -34,6 +34,17 @@ def random_outcomes(seed: int, n: int, rate: float) -> list[int]:
 
 SEED_0 = {"resample": (8, 4, 4), "solo": (6, 6, 3), "ring": (5, 12, 5), "star": (6, 13, 3)}
 SEED_1 = {"resample": (17, 5, 4), "solo": (14, 11, 0), "ring": (13, 5, 5), "star": (14, 8, 4)}
+NEAR_MISS = {"resample": (11, 4, 3), "solo": (8, 7, 1), "ring": (13, 3, 1), "star": (12, 5, 2)}
+
+
+@pytest.mark.parametrize(
+    ("arms", "rescued"),
+    [(SEED_0, [16, 15, 22, 22]), (SEED_1, [26, 25, 23, 26]), (NEAR_MISS, [18, 16, 17, 19])],
+)
+def test_published_rescues_are_the_sums_over_rounds(
+    arms: dict[str, tuple[int, int, int]], rescued: list[int]
+) -> None:
+    assert [sum(by_round) for by_round in arms.values()] == rescued
 
 
 @pytest.mark.parametrize(
