@@ -151,7 +151,11 @@ class _BadRequest(Exception):
 
 
 class _Unanswerable(Exception):
-    """This prompt gets no reply; the text is the outcome."""
+    """This prompt gets no reply; `outcome` is a Reply's."""
+
+    def __init__(self, words: str, outcome: str) -> None:
+        super().__init__(words)
+        self.outcome = outcome
 
 
 class Policy(Protocol):
@@ -321,10 +325,10 @@ class Endpoint:
                     continue
                 if not self._still_thinks(reply):
                     break
-        except _Unanswerable as outcome:
+        except _Unanswerable as error:
             raise EndpointRefused(
-                f"{self.base_url} refuses the smallest request ({outcome}): {outcome.__cause__}"
-            ) from outcome
+                f"{self.base_url} refuses the smallest request ({error.outcome}): {error}"
+            ) from error
         except _Retry as error:
             cause = error.__cause__ and error.__cause__.__cause__
             if isinstance(cause, httpx2.ConnectError):
@@ -414,7 +418,7 @@ class Endpoint:
             try:
                 reply = await self._persist(messages, seed)
             except _Unanswerable as error:
-                reply = Reply("", "", "none", str(error), None, None, None, 0.0)
+                reply = Reply("", "", "none", error.outcome, None, None, None, 0.0)
             except (EndpointRefused, EndpointDown) as error:
                 self._end(error)
                 raise
@@ -633,9 +637,9 @@ class Endpoint:
                 return EndpointRefused(f"no credit at {self.base_url}: {words}")
         if status in (None, 400, 403, 413, 422) or in_body:
             if TOO_LONG.search(text):
-                return _Unanswerable("prompt too long")
+                return _Unanswerable(words, "prompt too long")
             if REFUSAL.search(text):
-                return _Unanswerable("refusal")
+                return _Unanswerable(words, "refusal")
         if status in (401, 403):
             return EndpointRefused(f"{self.base_url} refuses the key: {words}")
         if in_body or status is None or status in (408, 409, 425, 429) or not 400 <= status < 500:
@@ -680,12 +684,10 @@ class _Draft:
 
     def add(self, data: object) -> None:
         """Take in one chunk; ValueError when it is none."""
-        if not isinstance(data, dict):
-            raise ValueError(f"not a chunk of a reply: {str(data)[:80]}")
-        if isinstance(data.get("usage"), dict):
-            self.usage = data["usage"]
-        for choice in data.get("choices") or ():
-            part = choice.get("delta") or choice.get("message") or {}
+        data = _object(data)
+        self.usage = _object(data.get("usage")) or self.usage
+        for choice in map(_object, data.get("choices") or ()):
+            part = _object(choice.get("delta") or choice.get("message"))
             for name, into in (("content", self.content), ("refusal", self.refusal)):
                 if isinstance(part.get(name), str):
                     into.append(part[name])
@@ -702,7 +704,7 @@ class _Draft:
 
     def usage_counts(self) -> tuple[int | None, int | None, int | None]:
         """Tokens of the prompt, of the completion, and of the reasoning in the completion."""
-        details = self.usage.get("completion_tokens_details") or {}
+        details = _object(self.usage.get("completion_tokens_details"))
         counts = (
             self.usage.get("prompt_tokens"),
             self.usage.get("completion_tokens"),
@@ -745,6 +747,13 @@ def split_reasoning(content: str, *, inline: bool = True) -> tuple[str, str]:
     else:
         return content, ""
     return text.lstrip("\n"), thought.strip("\n")
+
+
+def _object(data: object) -> dict[str, Any]:
+    """A JSON object, where null stands for an empty one; ValueError for anything else."""
+    if data is not None and not isinstance(data, dict):
+        raise ValueError(f"not a chunk of a reply: {str(data)[:80]}")
+    return data or {}
 
 
 def _whole_characters(text: str) -> str:
