@@ -23,7 +23,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -66,7 +66,15 @@ RECIPE_VERSION = 1  # raised when the same settings would give other rollouts or
 PROMPTS = Path(__file__).parent / "prompts"
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
-USER_ERRORS = (DataError, JournalError, JudgeFault, PolicyError, SandboxError, SearchError)
+USER_ERRORS = (
+    DataError,
+    JournalError,
+    JudgeFault,
+    PolicyError,
+    SandboxError,
+    SearchError,
+    report.ReportError,
+)
 
 
 def flag(default: Any, text: str) -> Any:
@@ -112,7 +120,7 @@ class Config:
         False, f"judge {CALIBRATION_SIZE} base rollouts on every hidden case: hill or cliff?"
     )
     overwrite: bool = flag(False, "start again though the folder holds a run (it is set aside)")
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     sandbox: bool = True
     judge_workers: int | None = None
 
@@ -252,6 +260,9 @@ class Progress:
                         dynamic_ncols=True, disable=not self.terminal)  # fmt: skip
         self.total, self.saved = planned, saved
         self._rescued_tasks: set[tuple[str, str]] = set()
+        self._groups: dict[str, list[int]] = {}  # reply hashes of the base groups under way
+        self._complete = self._repetitive = 0
+        self._warned = False
 
     def skip(self, count: int) -> None:
         """`count` planned rollouts are not needed."""
@@ -266,6 +277,8 @@ class Progress:
         if record.accepted and record.key.arm != "base" and place not in self._rescued_tasks:
             self._rescued_tasks.add(place)
             self.rescued[record.key.arm] += 1
+        if record.key.arm == "base" and record.outcome is None:
+            self._look_for_copies(record)
         self.bar.update()
         now = time.monotonic()
         if self.terminal:
@@ -276,6 +289,21 @@ class Progress:
             say(
                 f"{self.saved + self.done} of at most {self.total} rollouts, {self.state(now)}, "
                 f"about {left / 60:.0f} min left"
+            )
+
+    def _look_for_copies(self, record: Record) -> None:
+        """Warn early of a server that ignores seeds; the report counts over all groups."""
+        hashes = self._groups.setdefault(record.key.task, [])
+        hashes.append(record.reply_hash)
+        if len(hashes) < GROUP:
+            return
+        self._complete += 1
+        self._repetitive += 2 * len(set(self._groups.pop(record.key.task))) <= GROUP
+        if self._repetitive > max(2, self._complete / 4) and not self._warned:
+            self._warned = True
+            say(
+                f"WARNING: in {self._repetitive} of {self._complete} base groups at most half of "
+                "the replies differ: does the server cache, or ignore seeds or the temperature?"
             )
 
     def state(self, now: float) -> str:
@@ -336,8 +364,8 @@ async def open_judge(config: Config, stack: contextlib.AsyncExitStack) -> tuple[
     say(found.line)
     if found.missing and config.sandbox and not config.dry_run:
         raise SandboxError(
-            f"the sandbox cannot hold {', '.join(found.missing)} on this machine; run on Linux 5.13 "
-            "or newer with Landlock and seccomp, or accept the risk with --sandbox off"
+            f"the sandbox cannot hold {', '.join(found.missing)} on this machine; run on Linux "
+            "5.13 or newer with Landlock and seccomp, or accept the risk with --sandbox off"
         )
     return judge, found.line
 
@@ -376,8 +404,11 @@ async def sample(config: Config, loaded: Loaded) -> None:
         policy = await stack.enter_async_context(open_policy(config))
         say(policy.line)
         settings = shaping_settings(config, loaded, prompts, policy.sent)
-        journal = Journal.open(config.folder, settings, overwrite=config.overwrite)
-        stack.callback(journal.close)
+        journal = stack.enter_context(
+            Journal.open(config.folder, settings, overwrite=config.overwrite)
+        )
+        if journal.moved:
+            say(f"the run that was there is set aside as {journal.moved}")
         for task in loaded.tasks:
             messages = prompts.fresh(task)
             journal.add_task(TaskFacts.of(task, messages), messages)
@@ -408,25 +439,32 @@ async def sample(config: Config, loaded: Loaded) -> None:
         await finish(config, journal, judge)
 
 
-async def judge_again(config: Config) -> None:
+async def judge_again(asked: Config) -> None:
     """--regrade and --reuse --calibrate: no request, but the judge."""
-    saved = Journal.read(config.folder)
-    config = replace(
-        saved_config(saved, config),
-        limits=config.limits if config.regrade else saved_config(saved, config).limits,
-    )
-    loaded = read_tasks(config)
-    tasks = {task.id: task for task in loaded.tasks}
+    with Journal.read(asked.folder) as saved:
+        config = saved_config(saved, asked)
+        settings = saved.settings
+    if asked.regrade:
+        config = replace(config, limits=asked.limits, sandbox=asked.sandbox)
+    config = replace(config, judge_workers=asked.judge_workers)
     async with contextlib.AsyncExitStack() as stack:
-        judge, _ = await open_judge(config, stack)
-        journal = Journal.open(config.folder, saved.settings)
-        stack.callback(journal.close)
-        if config.regrade:
-            settings = {**saved.settings, "limits": asdict(config.limits)}
-            graded = await regrade(journal, judge, tasks, settings)
-            changes = ", ".join(f"{what}: {n}" for what, n in sorted(graded.by_verdict.items()))
-            say(f"{graded.changed} of {graded.total} verdicts changed {changes}".rstrip())
+        judge, sandbox_line = await open_judge(config, stack)
+        journal = stack.enter_context(Journal.open(config.folder, settings))
+        if asked.regrade:
+            await regrade_all(config, journal, judge, sandbox_line)
         await finish(config, journal, judge)
+
+
+async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_line: str) -> None:
+    """Today's judge and limits take the place of those of the run."""
+    tasks = {task.id: task for task in read_tasks(config, ids=journal.facts).tasks}
+    today = {"limits": asdict(config.limits), "sandbox": config.sandbox}
+    graded = await regrade(journal, judge, tasks, {**journal.settings, **today})
+    load = journal.load or {}
+    environment = {**load["environment"], "sandbox": sandbox_line}
+    journal.add_load({**load, "config": {**load["config"], **today}, "environment": environment})
+    changes = ", ".join(f"{change} {count}" for change, count in sorted(graded.by_verdict.items()))
+    say(f"{graded.changed} of {graded.total} verdicts changed{': ' if changes else ''}{changes}")
 
 
 async def finish(config: Config, journal: Journal, judge: Judge) -> None:
@@ -447,7 +485,7 @@ async def judge_extra(config: Config, journal: Journal, judge: Judge) -> None:
     if not missing:
         return
     ids = {record.key.task for record in missing}
-    tasks = {task.id: task for task in read_tasks(config, extra=True, ids=ids).tasks}
+    tasks = {task.id: task for task in read_tasks(config, ids=ids, extra=True).tasks}
 
     async def one(record: Record) -> None:
         task, rollout = tasks[record.key.task], journal.get(record.key)
@@ -479,7 +517,8 @@ async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
         for (task, program), key in programs[:CALIBRATION_SIZE]
         if ("hidden", task, program) not in journal.checks
     ]
-    tasks = {task.id: task for task in read_tasks(config).tasks} if chosen else {}
+    ids = {key.task for key in chosen}
+    tasks = {task.id: task for task in read_tasks(config, ids=ids).tasks} if chosen else {}
 
     async def one(key: Key) -> None:
         rollout = journal.get(key)
@@ -573,8 +612,14 @@ def saved_config(journal: Journal, asked: Config) -> Config:
     return replace(Config(**saved), **today)
 
 
-def read_tasks(config: Config, **more: Any) -> Loaded:
-    return load_tasks(config.tasks, config.splits, limit=config.limit, seed=config.seed, **more)
+def read_tasks(
+    config: Config, *, ids: Collection[str] | None = None, extra: bool = False
+) -> Loaded:
+    """The run's tasks, or those with these ids."""
+    limit = config.limit if ids is None else None
+    return load_tasks(
+        config.tasks, config.splits, limit=limit, seed=config.seed, ids=ids, extra=extra
+    )
 
 
 def command() -> str:
@@ -589,13 +634,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         if config.regrade or (config.reuse and config.calibrate):
             asyncio.run(judge_again(config))
         elif config.reuse:
-            write_report(Journal.read(config.folder))
+            with Journal.read(config.folder) as journal:
+                write_report(journal)
         else:
             loaded = read_tasks(config)
             say(loaded.line)
             asyncio.run(sample(config, loaded))
     except (Stopped, BudgetSpent) as error:
         say(f"stopped: {error}")
+        return 130
+    except KeyboardInterrupt:
+        say(f"stopped; to go on: {command()}")
         return 130
     except USER_ERRORS as error:
         say(f"error: {error}")
