@@ -205,8 +205,8 @@ def build(
         seed: of the bootstrap draws.
         rescued_rows: the rows of rescued.jsonl.
     """
-    controls = [CONTROL, *(f"noise-{i + 1}" for i in range(noise_runs))] if CONTROL in arms else []
-    runs = [*arms, *controls[1:]]
+    repeats = [f"noise-{i + 1}" for i in range(noise_runs)]
+    controls, runs = [CONTROL, *repeats] if CONTROL in arms else [], [*arms, *repeats]
     run = _run(facts, records, runs, band, seed)
     passes = [sum(record.accepted for record in group) for group in run.base.values()]
     histogram = [passes.count(count) for count in range(GROUP + 1)]
@@ -214,16 +214,8 @@ def build(
         name: sum(in_band(group, run.facts[task].floor, name) for task, group in run.base.items())
         for name in ("all-fail", "near-miss", "above-floor")
     }
-    total = Tally()
-    judged = 0.0
-    for task in run.facts:
-        programs: dict[int, float] = {}  # the judge runs equal programs of a task once
-        for arm in ("base", *runs):
-            saved = records.get((arm, task), {}).values()
-            total.add(saved)
-            programs.update((record.program_hash, record.judge_seconds) for record in saved)
-        judged += sum(programs.values())
-    noise = _noise(run, controls)
+    total, judge_seconds = _total(run, runs)
+    noise, contests = _noise(run, controls), len(set(run.contests(run.cohort)))
     results: dict[str, Any] = {
         "scripted": settings.get("policy") == "scripted",
         "warnings": [],
@@ -238,11 +230,7 @@ def build(
             "searches": {arm: len(run.cohort) - len(run.searches[arm]) for arm in runs},
         },
         "base": _base(run, histogram),
-        "cohort": {
-            "band": band,
-            "tasks": len(run.cohort),
-            "contests": len(set(run.contests(run.cohort))),
-        },
+        "cohort": {"band": band, "tasks": len(run.cohort), "contests": contests},
         "arms": {arm: _arm(run, arm) for arm in arms},
         "deltas": _deltas(run, arms, controls, noise),
         "noise": noise,
@@ -256,10 +244,27 @@ def build(
         "cost": {"calls": total.samples, "tokens": total.tokens()},
         "settings": dict(settings),
         "environment": dict(environment),
-        "times": {**times, "sample_seconds": total.sample_seconds, "judge_seconds": judged},
+        "times": {
+            **times,
+            "sample_seconds": total.sample_seconds,
+            "judge_seconds": judge_seconds,
+        },
     }
     results["warnings"] = _warnings(results, total)
     return results
+
+
+def _total(run: Run, runs: Sequence[str]) -> tuple[Tally, float]:
+    """All rollouts, also of groups and searches that are not complete, and CPU seconds judged."""
+    total, judge_seconds = Tally(), 0.0
+    for task in run.facts:
+        programs: dict[int, float] = {}  # the judge runs equal programs of a task once
+        for arm in ("base", *runs):
+            saved = run.records.get((arm, task), {}).values()
+            total.add(saved)
+            programs.update((record.program_hash, record.judge_seconds) for record in saved)
+        judge_seconds += sum(programs.values())
+    return total, judge_seconds
 
 
 def _base(run: Run, histogram: Sequence[int]) -> dict[str, Any]:
@@ -448,6 +453,20 @@ def _fitness(run: Run, arms: Sequence[str]) -> dict[str, Any]:
     }
 
 
+# (task, program) -> (share of visible cases passed, whether it passes all hidden ones)
+Programs = Mapping[tuple[str, int], tuple[float, bool]]
+
+# Buckets of the share of visible cases passed.
+SHARES: dict[str, Callable[[float], bool]] = {
+    "none": lambda share: share == 0,
+    "under 1/4": lambda share: 0 < share < 0.25,
+    "1/4 to 1/2": lambda share: 0.25 <= share < 0.5,
+    "1/2 to 3/4": lambda share: 0.5 <= share < 0.75,
+    "3/4 and up": lambda share: 0.75 <= share < 1,
+    "all": lambda share: share == 1,
+}
+
+
 def _hill(records: Records, checks: Checks) -> dict[str, Any] | None:
     """Does a higher fitness lead to a solution? None when no program was calibrated.
 
@@ -470,9 +489,6 @@ def _hill(records: Records, checks: Checks) -> dict[str, Any] | None:
     buckets = [_bucket(name, programs, test) for name, test in SHARES.items()]
     shape, sentence = _shape(programs)
     return {"programs": len(programs), "buckets": buckets, "shape": shape, "sentence": sentence}
-
-
-Programs = Mapping[tuple[str, int], tuple[float, bool]]  # (task, program) -> (share, passes hidden)
 
 
 def _bucket(name: str, programs: Programs, test: Callable[[float], bool]) -> dict[str, Any]:
@@ -573,9 +589,7 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
     if results["settings"].get("sandbox") is False:
         found.append("The sandbox was off: programs ran unprotected and could change any verdict.")
     if incomplete["base"]:
-        found.append(
-            f"{incomplete['base']} base groups are not complete; their tasks are left out."
-        )
+        found.append(f"Base groups that are not complete, left out: {incomplete['base']}.")
     if any(incomplete["searches"].values()):
         listed = ", ".join(f"{arm} {n}" for arm, n in incomplete["searches"].items() if n)
         found.append(
@@ -599,16 +613,6 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
             "few contests come out too narrow."
         )
     return found
-
-
-SHARES: dict[str, Callable[[float], bool]] = {
-    "none": lambda share: share == 0,
-    "under 1/4": lambda share: 0 < share < 0.25,
-    "1/4 to 1/2": lambda share: 0.25 <= share < 0.5,
-    "1/2 to 3/4": lambda share: 0.5 <= share < 0.75,
-    "3/4 and up": lambda share: 0.75 <= share < 1,
-    "all": lambda share: share == 1,
-}
 
 
 def _share(part: float, whole: float) -> float | None:
@@ -747,6 +751,7 @@ def render(results: Mapping[str, Any], *, colour: bool, width: int = 100) -> str
         _render_noise,
         _render_union,
         _render_fitness,
+        _render_hill,
         _render_power,
         _render_cost,
     ):
@@ -829,6 +834,10 @@ def _render_arms(page: Page, results: Mapping[str, Any]) -> None:
     if any(row["method"] == "wilson" for row in arms.values()):
         page.text("* Wilson's: a bootstrap of equal outcomes, or of one contest, has no spread.")
     page.lines.append("")
+    _render_bill(page, arms)
+
+
+def _render_bill(page: Page, arms: Mapping[str, Mapping[str, Any]]) -> None:
     page.table(
         ("arm", "samples", "tokens", "tokens a rescue", "cut off", "no program"),
         [
@@ -907,6 +916,8 @@ def _render_noise(page: Page, results: Mapping[str, Any]) -> None:
         f"deviation {100 * noise['std']:.2f} points. By noise alone two runs lie up to "
         f"{100 * noise['band']:.1f} points apart (95%)."
     )
+    if not noise["std"]:
+        page.text("They rescued equally many by chance: that band bounds nothing.")
 
 
 def _render_union(page: Page, results: Mapping[str, Any]) -> None:
@@ -940,7 +951,7 @@ def _render_union(page: Page, results: Mapping[str, Any]) -> None:
 
 
 def _render_fitness(page: Page, results: Mapping[str, Any]) -> None:
-    fitness, hill = results["fitness"], results["hill"]
+    fitness = results["fitness"]
     page.heading(
         "Fitness: the best share of visible cases passed, mean over tasks",
         f"Base group {_two(fitness['base_best'])}; floor, the share that the best constant answer "
@@ -960,6 +971,10 @@ def _render_fitness(page: Page, results: Mapping[str, Any]) -> None:
             for arm, row in fitness["arms"].items()
         ],
     )
+
+
+def _render_hill(page: Page, results: Mapping[str, Any]) -> None:
+    hill = results["hill"]
     page.heading("Is the fitness a hill?")
     if hill is None:
         page.text("Not measured; --calibrate judges base rollouts on every hidden case.")
@@ -1003,7 +1018,7 @@ def _render_cost(page: Page, results: Mapping[str, Any]) -> None:
     if tokens:
         spent = (
             f"{tokens['total']:,} tokens ({tokens['prompt']:,} prompt, {tokens['completion']:,} "
-            f"sampled, of which {tokens['reasoning']:,} reasoning)"
+            f"sampled, of these {tokens['reasoning']:,} reported as reasoning)"
         )
     page.text(f"{cost['calls']:,} calls, {spent}")
     wall = times.get("wall_seconds")

@@ -378,7 +378,9 @@ def test_incomplete_groups_and_searches_are_left_out_and_said_first() -> None:
     assert results["deltas"]["ring"]["conclusion"] == "no verdict"
     assert "star" not in results["deltas"]
     text = report.render(results, colour=False)
-    assert text.index("! 1 base groups are not complete") < text.index("What was run")
+    assert text.index("! Base groups that are not complete, left out: 1") < text.index(
+        "What was run"
+    )
     assert "left out: resample 1, ring 1, star 5" in shown(results)
 
 
