@@ -23,6 +23,7 @@ import decimal
 import hashlib
 import itertools
 import json
+import math
 import os
 import queue
 import re
@@ -367,6 +368,10 @@ def _same_number(expected: bytes | None, got: bytes | None) -> bool:
         return False
     if expected.lstrip(b"+-").isdigit() and got.lstrip(b"+-").isdigit():
         return _integer(expected) == _integer(got)
+    x, y = float(expected), float(got)
+    share = abs(x - y) / (1e-6 * max(1.0, abs(x)))
+    if share < 0.999 or 1.001 < share < math.inf:
+        return share < 1
     want = _EXACT.create_decimal(expected.decode())
     have = _EXACT.create_decimal(got.decode())
     if not (want.is_finite() and have.is_finite()):
