@@ -528,9 +528,9 @@ def _shape(programs: Programs) -> tuple[str, str]:
         f"({_percent(lower['low'])} to {_percent(lower['high'])})"
     )
     if upper["low"] > lower["high"]:
-        return "hill", f"Hill: {found}. A higher fitness is a step towards a solution."
+        return "hill", f"Hill: {found}. A higher fitness goes with a better chance of a solution."
     if upper["high"] < CLIFF:
-        return "cliff", f"Cliff: {found}. A higher fitness is no step towards a solution."
+        return "cliff", f"Cliff: {found}. A higher fitness brings a solution no nearer."
     return "unclear", f"Unclear, neither hill nor cliff: {found}."
 
 

@@ -1,4 +1,4 @@
-"""Do the intervals and p-values hold what they say? A simulation of two minutes on one core.
+"""Do the intervals and p-values hold what they say? A simulation of 3 to 4 minutes on one core.
 
     python benchmarks/coverage.py [--repeats 2000]
 
