@@ -29,6 +29,7 @@ import queue
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -409,7 +410,7 @@ class SandboxReport:
 TEXT_LIMIT = 1000  # characters of an input, an output or an error that a Failure keeps
 ATTEMPTS = 3  # workers that may fail on one program before it is a JudgeFault
 TIME_LIMITS = 2  # time limits after which a program is run no further
-REPLY_SECONDS = 60.0  # what a worker may take for an answer beyond the limits of a case
+REPLY_SECONDS = 60  # what a worker may take for an answer beyond the limits of a case
 
 
 class Judge:
@@ -561,13 +562,13 @@ class _Ended(NamedTuple):
         kind: the reply's kind, see sandbox.REPLY.
         status: what wait(2) gave: 0 or an exit status or a signal.
         cpu_seconds: CPU time.
-        why: what stopped it: b"-" itself, b"c" the CPU limit, b"w" the wall limit, b"t" threads.
+        why: what stopped it: 0 itself, or a constant of the sandbox module.
     """
 
     kind: bytes
     status: int
     cpu_seconds: float
-    why: bytes
+    why: int
 
 
 class _Worker:
@@ -575,10 +576,13 @@ class _Worker:
 
     def __init__(self, limits: Limits, sandbox: bool) -> None:
         self.limits = limits
-        self.patience = limits.wall_seconds * worker_side.STARVED_WALLS + REPLY_SECONDS
+        self.patience = int(limits.wall_seconds * worker_side.STARVED_WALLS + REPLY_SECONDS)
         self.files: list[int] = []
         self.process: subprocess.Popen[bytes] | None = None
         self.sock, theirs = socket.socketpair()
+        # A timeout of the kernel's: one of Python's costs two more system calls a message.
+        patience = struct.pack("@ll", self.patience, 0)
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
         try:
             with theirs:
                 self.files = [_scratch_file() for _ in range(3)]
@@ -636,25 +640,27 @@ class _Worker:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _clear(self, stdin: bytes) -> None:
-        for file in self.files:
-            os.ftruncate(file, 0)
+        """Put a case's input where it is read, and empty what the last one printed."""
+        given, *printed = self.files
+        os.lseek(given, 0, os.SEEK_SET)
+        os.ftruncate(given, len(stdin))
+        written = os.pwrite(given, stdin, 0)
+        while written < len(stdin):  # the kernel writes at most 2 GiB at once
+            written += os.pwrite(given, memoryview(stdin)[written:], written)
+        for file in printed:
             os.lseek(file, 0, os.SEEK_SET)
-        rest = memoryview(stdin)
-        while rest:
-            rest = rest[os.write(self.files[0], rest) :]
-        os.lseek(self.files[0], 0, os.SEEK_SET)
+            os.ftruncate(file, 0)
 
     def _send(self, command: bytes) -> None:
-        self.sock.sendall(command)
+        self.sock.send(command)
 
     def _receive(self) -> _Ended:
-        self.sock.settimeout(self.patience)
         reply = b""
         while len(reply) < worker_side.REPLY.size:
             try:
                 part = self.sock.recv(worker_side.REPLY.size - len(reply))
-            except TimeoutError:
-                raise _WorkerLost(f"no answer for {self.patience:.0f} s") from None
+            except BlockingIOError:  # see SO_RCVTIMEO
+                raise _WorkerLost(f"no answer for {self.patience} s") from None
             if not part:
                 raise _WorkerLost(self._obituary())
             reply += part
@@ -785,19 +791,22 @@ class _Trial:
         """The verdict on a case that did not end well, and one line that says why."""
         limits = self.limits
         number = os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else 0
+        over = ended.why == worker_side.CPU or ended.cpu_seconds > limits.cpu_seconds
         if self.worker.printed(1) > limits.output_mb << 20 or number == signal.SIGXFSZ:
             return "output limit", f"printed more than {limits.output_mb} MiB"
-        if ended.why == b"c" or ended.cpu_seconds > limits.cpu_seconds or number == signal.SIGXCPU:
+        if over or number == signal.SIGXCPU:
             return "time limit", f"ran out of time ({limits.cpu_seconds:g} s of CPU)"
-        if ended.why == b"w":
+        if ended.why == worker_side.WALL:
             return "time limit", f"ran out of time ({limits.wall_seconds:g} s, mostly asleep)"
-        if number == signal.SIGKILL:
-            raise _WorkerLost("a program's process was killed from outside; is memory short?")
-        if number:
-            return "runtime error", f"killed by signal {number} ({signal.Signals(number).name})"
+        if ended.why == worker_side.THREADS:
+            return "runtime error", f"started more than {worker_side.MAX_THREADS} threads"
         size = self.worker.printed(2)
         text = self.worker.read(2, max(0, size - 50_000), 50_000).decode(errors="replace")
         last = _last_error(text)
+        if number == signal.SIGKILL:
+            raise _WorkerLost(f"a case was killed from outside; is memory short? {last}".rstrip())
+        if number:
+            return "runtime error", f"killed by signal {number} ({signal.Signals(number).name})"
         if re.match(r"(line \d+: )?MemoryError\b", last):
             return "memory limit", f"ran out of memory ({limits.memory_mb} MiB)"
         return "runtime error", last or f"exit status {os.waitstatus_to_exitcode(ended.status)}"

@@ -42,10 +42,12 @@ import _sitebuiltins
 import _thread
 import atexit
 import builtins
+import contextlib
 import ctypes
 import errno
 import gc
 import math
+import mmap
 import os
 import platform
 import resource
@@ -60,8 +62,8 @@ from typing import Any, NoReturn
 
 # A reply to the judge: kind, wait status, CPU seconds, why it was stopped.
 #   R ready | P compiled | S did not compile | C a case ended | E the program process ended
-# Why: "-" by itself, "c" CPU time, "w" wall time, "t" too many threads.
-REPLY = struct.Struct("=cidc")
+REPLY = struct.Struct("=cidB")
+CPU, WALL, THREADS = 1, 2, 3  # why; 0: it ended by itself
 FILENAME = "program.py"  # what tracebacks call the program
 TICK_SECONDS = 0.1  # how often a running case is looked at
 BUSY_SHARE = 0.02  # a case that uses less than this share of a core is asleep, not starved
@@ -70,11 +72,16 @@ OPEN_FILES = 64
 STACK_BYTES = 256 << 20  # soft limit of the main thread's stack: contests give what memory allows
 MAX_THREADS = 256
 
-# Imported once, here, since a program would pay for it in every case.
+# Imported once, in the worker, since a program would pay for them in every case.
 PRELOAD = (
-    "array bisect cmath collections contextlib copy dataclasses datetime decimal enum fractions "
-    "functools heapq io itertools json math operator queue random re statistics string struct "
-    "threading time typing traceback bz2 lzma zlib hashlib"
+    "bisect collections copy dataclasses decimal fractions functools heapq io itertools math "
+    "operator random re statistics string threading time typing"
+).split()
+# Imported in the program process when the program names them: shared libraries make every fork
+# dearer, and those outside of Python's own folders cannot be loaded from inside the cage.
+PRELOAD_IF_NAMED = (
+    "array base64 binascii bz2 cmath csv ctypes datetime hashlib json lzma pickle pprint queue "
+    "struct textwrap timeit traceback unicodedata uuid zlib"
 ).split()
 
 
@@ -83,11 +90,7 @@ def main() -> None:
     sock = socket.socket(fileno=int(sys.argv[1]))
     cpu_seconds, wall_seconds = float(sys.argv[2]), float(sys.argv[3])
     memory, output = int(sys.argv[4]), int(sys.argv[5])
-    for name in PRELOAD:
-        try:
-            __import__(name)
-        except ImportError:  # an interpreter built without that library
-            continue
+    preload(PRELOAD)
     for name in ("exit", "quit"):  # the site module, which is not loaded, would define them
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     sys.modules["random"].seed(0)
@@ -100,8 +103,28 @@ def main() -> None:
     worker.serve()
 
 
+def preload(names: list[str]) -> None:
+    """Import modules without what they want done after each fork.
+
+    threading would visit its locks, which nobody holds here, and random would seed itself anew:
+    that would double the cost of a fork, and no program would run twice with the same numbers.
+    """
+    register, os.register_at_fork = os.register_at_fork, lambda **_: None
+    try:
+        for name in names:
+            with contextlib.suppress(ImportError):  # an interpreter built without that library
+                __import__(name)
+    finally:
+        os.register_at_fork = register
+
+
 class _Worker:
-    """The worker process, and in its forks the program process and the case."""
+    """The worker process, and in its forks the program process and the case.
+
+    Attributes:
+        running: memory that the worker shares with its program process: the id of the process to
+            watch, 0 for none, and why it was killed.
+    """
 
     def __init__(
         self,
@@ -115,43 +138,104 @@ class _Worker:
         self.sock, self.cage = sock, cage
         self.cpu_seconds, self.wall_seconds = cpu_seconds, wall_seconds
         self.memory, self.output = memory, output
+        self.shared = mmap.mmap(-1, mmap.PAGESIZE)
+        self.running = memoryview(self.shared).cast("q")
 
-    def reply(self, kind: bytes, status: int = 0, cpu: float = 0.0, why: bytes = b"-") -> None:
-        self.sock.sendall(REPLY.pack(kind, status, cpu, why))
+    def reply(self, kind: bytes, status: int, usage: resource.struct_rusage | None = None) -> None:
+        seconds = usage.ru_utime + usage.ru_stime if usage else 0.0
+        self.sock.sendall(REPLY.pack(kind, status, seconds, self.running[1]))
 
     def serve(self) -> None:
-        """The worker: fork a program process on demand and say how it ended."""
-        self.reply(b"R")
+        """The worker: fork a program process on demand, watch it and say how it ended."""
+        self.reply(b"R", 0)
         while self.sock.recv(1):
+            self.running[0] = self.running[1] = 0
             pid = os.fork()
             if pid == 0:
                 self.program()
-            _, status, usage = os.wait4(pid, 0)
-            self.reply(b"E", status, usage.ru_utime + usage.ru_stime)
+            self.reply(b"E", *self.watch(pid))
+
+    def watch(self, program: int) -> tuple[int, resource.struct_rusage]:
+        """Until the program process ends, look now and then at what runs and stop it at its limits.
+
+        It is done here so that a case that ends in time costs the program process one fork, one
+        wait and one message.
+        """
+        poll = select.poll()
+        poll.register(self.sock, 0)  # its end: the judge has gone
+        handle = os.pidfd_open(program) if _LINUX else -1
+        if handle >= 0:
+            poll.register(handle, select.POLLIN)
+        seen, start = 0, 0.0
+        while True:
+            if any(fd != handle for fd, _ in poll.poll(TICK_SECONDS * 1000)):
+                os.killpg(0, signal.SIGKILL)
+            pid, status, usage = os.wait4(program, os.WNOHANG)
+            if pid:
+                if handle >= 0:
+                    os.close(handle)
+                return status, usage
+            if self.running[0] != seen:
+                seen, start = self.running[0], time.monotonic()
+            elif seen:
+                with contextlib.suppress(OSError):  # it ended just now
+                    self.stop_if_over(seen, time.monotonic() - start)
+
+    def stop_if_over(self, pid: int, wall: float) -> None:
+        """Kill a process that is over its limits, and note which.
+
+        Time is CPU time. The wall limit is for programs that sleep: one that is busy but gets
+        little of a loaded machine may take several of them.
+        """
+        cpu = time.clock_gettime(~pid << 3 | 2) if _LINUX else 0.0  # the clock of that process
+        asleep = cpu < wall * BUSY_SHARE or wall > self.wall_seconds * STARVED_WALLS
+        if cpu > self.cpu_seconds:
+            why = CPU
+        elif wall > self.wall_seconds and asleep:
+            why = WALL
+        elif _LINUX and len(os.listdir(f"/proc/{pid}/task")) > MAX_THREADS:
+            why = THREADS
+        else:
+            return
+        if self.running[0] == pid:
+            self.running[1] = why
+            os.kill(pid, signal.SIGKILL)
 
     def program(self) -> NoReturn:
         """The program process: compile what stands in stdin's file, then run cases of it."""
         _die_with_parent()
-        self.limit()
+        if _LINUX:
+            self.shared.madvise(mmap.MADV_DONTFORK)  # a case must not see it
+        self.running[0] = os.getpid()  # a program can be written to be endless to compile
         try:
             source = os.pread(0, os.fstat(0).st_size, 0)
+            preload([name for name in PRELOAD_IF_NAMED if name.encode() in source])
+            self.limit()
             code = compile(source, FILENAME, "exec", dont_inherit=True)
         except BaseException as error:
             _print_error(error)
-            self.reply(b"S")
+            self.reply(b"S", 0)
             os._exit(0)
-        del source
+        # Whether ending the interpreter may print: files that were not closed, __del__.
+        thorough = any(word in source for word in (b"open", b"Writer", b"Wrapper", b"__del__"))
         main_module = ModuleType("__main__")
-        main_module.__dict__.update(__file__=FILENAME, __builtins__=__builtins__)
+        main_module.__dict__.update(__file__=FILENAME, __builtins__=builtins)
         sys.modules["__main__"] = main_module
         sys.argv[:] = [FILENAME]
+        sys.setrecursionlimit(1000 + 5)  # the frames that are ours
+        del source
         gc.freeze()
-        self.reply(b"P")
+        self.running[0] = 0
+        self.reply(b"P", 0)
         while self.sock.recv(1) == b"C":
+            self.running[1] = 0
             pid = os.fork()
             if pid == 0:
-                self.case(code, main_module)
-            self.reply(b"C", *self.watch(pid))
+                self.case(code, main_module.__dict__, thorough)
+            self.running[0] = pid
+            _, status, usage = os.wait4(pid, 0)
+            self.running[0] = 0
+            self.reply(b"C", status, usage)
         os._exit(0)
 
     def limit(self) -> None:
@@ -171,49 +255,17 @@ class _Worker:
         stack = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
         resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
 
-    def watch(self, pid: int) -> tuple[int, float, bytes]:
-        """Wait for a case, stop it at its limits, and return how it ended.
-
-        Time is CPU time. The wall limit is for programs that sleep: one that is busy but gets
-        little of a loaded machine may take several of them.
-        """
-        start, why = time.monotonic(), b"-"
-        handle = os.pidfd_open(pid)
-        poll = select.poll()
-        poll.register(handle, select.POLLIN)
-        poll.register(self.sock, select.POLLIN)  # only its end can come now: the judge has gone
-        while why == b"-":
-            ready = poll.poll(TICK_SECONDS * 1000)
-            if any(fd == handle for fd, _ in ready):
-                break
-            if ready:
-                os.kill(pid, signal.SIGKILL)
-                os._exit(1)
-            cpu = time.clock_gettime(~pid << 3 | 2)  # the process's CPU clock, see clock_gettime(2)
-            wall = time.monotonic() - start
-            asleep = cpu < wall * BUSY_SHARE or wall > self.wall_seconds * STARVED_WALLS
-            if cpu > self.cpu_seconds:
-                why = b"c"
-            elif wall > self.wall_seconds and asleep:
-                why = b"w"
-        if why != b"-":
-            os.kill(pid, signal.SIGKILL)
-        os.close(handle)
-        _, status, usage = os.wait4(pid, 0)
-        return status, usage.ru_utime + usage.ru_stime, why
-
-    def case(self, code: CodeType, main_module: ModuleType) -> NoReturn:
+    def case(self, code: CodeType, namespace: dict[str, Any], thorough: bool) -> NoReturn:
         """The case: lock up, run the code, exit as an interpreter would."""
         leave = os._exit  # the program may replace what it can reach, and this it cannot
         _die_with_parent()
+        os.close(self.sock.fileno())
         if self.cage:
             self.cage.lock()
-        os.closerange(3, OPEN_FILES)
-        sys.setrecursionlimit(1000 + 5)  # the frames that are ours
-        leave(_run(code, main_module.__dict__))
+        leave(_run(code, namespace, thorough))
 
 
-def _run(code: CodeType, namespace: dict[str, Any]) -> int:
+def _run(code: CodeType, namespace: dict[str, Any], thorough: bool) -> int:
     """Run a program, then what an interpreter does at its end; return the exit status."""
     try:
         exec(code, namespace)
@@ -234,14 +286,11 @@ def _run(code: CodeType, namespace: dict[str, Any]) -> int:
     except BaseException as error:
         _print_error(error)
         status = status or 120
-    # Files that the program opened on descriptor 1 are flushed when they are deallocated.
-    namespace.clear()
-    gc.collect()
-    for stream in (sys.__stdout__, sys.stderr):
-        try:
-            stream.flush()
-        except BaseException:
-            continue
+    if thorough or sys.stdout is not sys.__stdout__:
+        namespace.clear()
+        gc.collect()
+        with contextlib.suppress(BaseException):
+            sys.__stdout__.flush()
     return status
 
 
@@ -310,7 +359,7 @@ def _syscall(name: str, *arguments: Any) -> int:
 
 
 def _die_with_parent() -> None:
-    """Let the kernel kill this process when its parent ends."""
+    """Have the kernel kill this process when its parent ends."""
     if _LINUX:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
@@ -332,21 +381,21 @@ class Cage:
         self.ruleset = _landlock_ruleset(_library_paths())
         instructions = _filter(platform.machine())
         self.code = ctypes.create_string_buffer(b"".join(instructions))
-        # The place in the filter that holds the id of the process it is for.
-        self.pid_at = 8 * instructions.index(_jump(JEQ, PID, 0, 1)) + 4
         self.program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(self.code))
         table = _ARCHITECTURES[platform.machine()][0]
         self.numbers = [_SYSCALLS[name][table] for name in ("landlock_restrict_self", "seccomp")]
 
     def lock(self) -> None:
-        """Take away from this process, for good, all but computing and printing."""
-        struct.pack_into("=I", self.code, self.pid_at, os.getpid())
+        """Take away from this process, for good, all but computing and printing.
+
+        A process that cannot be locked in ends by a signal that no program can send.
+        """
         landlock, seccomp = self.numbers
-        if _libc.syscall(landlock, self.ruleset, 0) or _libc.syscall(seccomp, 1, 4, self.program):
-            os._exit(LOCK_FAILED)
-
-
-LOCK_FAILED = 213  # exit status of a case that could not be locked in; never a verdict
+        failed = _libc.syscall(landlock, self.ruleset, 0)
+        os.close(self.ruleset)
+        if failed or _libc.syscall(seccomp, 1, 4, self.program):
+            os.write(2, b"a case could not be locked in\n")
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _library_paths() -> list[str]:
@@ -380,7 +429,6 @@ def _landlock_ruleset(paths: list[str]) -> int:
 LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06  # classic BPF operations
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 SUCCEED, EPERM, ENOTTY, ENOSYS = (0x50000 | e for e in (0, 1, 25, 38))
-PID = 0x7E57C0DE  # stands for the id of the case's process
 CLONE_THREAD, THREAD_FLAGS = 0x10000, 0x7D0F00  # what glibc and musl start threads with
 NEWEST = 470  # system calls above are unknown here: libraries must find them missing
 
@@ -487,7 +535,6 @@ CHECKED = {  # calls that are allowed for some arguments, see _checks
     "clone": (56, 220),
     "fcntl": (72, 25),
     "prctl": (157, 167),
-    "tgkill": (234, 131),
     "prlimit64": (302, 261),
     "clone3": (435, 435),
 }
@@ -535,13 +582,6 @@ def _checks() -> dict[str, list[bytes]]:
             *_one_of(1, (0, 1, 2, 3, 1030), EPERM),
         ],
         "prctl": _one_of(0, (15, 16, 0x53564D41), EPERM),  # thread and memory names
-        # abort(): SIGABRT to itself. A SIGKILL would look as if it came from outside.
-        "tgkill": [
-            _load(0),
-            _jump(JEQ, PID, 0, 1),
-            *_one_of(2, (signal.SIGABRT,), EPERM),
-            _op(RET, EPERM),
-        ],
         # Look at limits; set those of data, stack and address space. A CPU limit of its own
         # would let a program end by SIGKILL.
         "prlimit64": [
