@@ -918,6 +918,8 @@ def _render_noise(page: Page, results: Mapping[str, Any]) -> None:
     )
     if not noise["std"]:
         page.text("They rescued equally many by chance: that band bounds nothing.")
+    elif noise["runs"] == 2:
+        page.text("Two runs bound the noise badly; three or more (--noise-runs 2) do better.")
 
 
 def _render_union(page: Page, results: Mapping[str, Any]) -> None:
