@@ -769,9 +769,10 @@ def _render_setup(page: Page, results: Mapping[str, Any]) -> None:
             f"{dropped or 'none'}",
             mark="  tasks     ",
         )
-    names = ("model", "temperature", "max_tokens", "thinking", "no_comments", "band", "seed")
-    shown = [f"{name} {settings[name]}" for name in names if settings.get(name) is not None]
-    page.text(", ".join(shown) or "-", mark="  settings  ")
+    names = ("temperature", "max_tokens", "thinking", "no_comments", "band", "seed")
+    model = settings.get("model") or settings.get("sampling", {}).get("model", "-")
+    shown = [f"model {model}", *(f"{name} {settings.get(name, '-')}" for name in names)]
+    page.text(", ".join(shown), mark="  settings  ")
     for name in ("endpoint", "sandbox"):
         page.text(str(environment.get(name, "-")), mark=f"  {name:8}  ")
     versions = [f"Python {environment.get('python', '-')}"]
