@@ -11,7 +11,7 @@ the toy tasks), for runs that are killed, made to fail, or timed:
     python tests/server.py --port 0 --failures 0.25 --latency 0.05 --slots 8
 
 It prints its port when it is ready. GET /log returns one row a chat request that has ended: its
-key, and the seconds at which it came, had a slot, and ended.
+key, seed and user message, and the seconds at which it came, had a slot, and ended.
 """
 
 from __future__ import annotations
@@ -282,7 +282,14 @@ class Server:
     def rows(self) -> list[dict[str, Any]]:
         """The log of the process, JSON-ready."""
         return [
-            {"key": request.key, "user": request.user, "at": request.at, "slot": slot, "end": end}
+            {
+                "key": request.key,
+                "seed": request.body.get("seed"),
+                "user": request.user,
+                "at": request.at,
+                "slot": slot,
+                "end": end,
+            }
             for request, slot, end in self.log
         ]
 
