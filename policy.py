@@ -51,7 +51,7 @@ BROKEN_OFF = {"error", "abort", "insufficient_system_resource"}
 TOO_LONG = re.compile(
     r"context.?(length|size|window)|maximum model length|prompt is too long|input is too long"
     r"|too many (input )?tokens|longer than the model|exceeds? the maximum number of tokens"
-    r"|reduce the length|must have less than \d+ tokens|must be <= \d+",
+    r"|reduce the length|\binputs\b.{0,40}must (have|be)",
     re.IGNORECASE,
 )
 REFUSAL = re.compile(
@@ -60,7 +60,8 @@ REFUSAL = re.compile(
     re.IGNORECASE,
 )
 NO_CREDIT = re.compile(
-    r"insufficient.?(quota|credit|balance|funds)|billing.?(hard.?limit|not.?active)|out of credits",
+    r"insufficient.?(quota|credit|balance|funds)|billing.?(hard.?limit|not.?active)|out of credits"
+    r"|daily.{0,20}quota|quota.{0,200}(daily|per.?day|a day)",
     re.IGNORECASE,
 )
 
@@ -216,9 +217,8 @@ class Endpoint:
         sample_deadline_seconds: how long a sample may take, retries included.
         read_timeout_seconds: longest silence in a reply. A server that queues is silent.
         max_total_tokens: budget, prompts included. A request starts only when it fits even if
-            all in flight grow to max_tokens, so the budget is kept to within the estimate of
-            prompts (one token for 3 characters). Where the server sends no usage, replies are
-            counted by the same estimate.
+            all in flight grow to max_tokens. Prompts are estimated for that (one token for 3
+            characters), and so is all where the server sends no usage; broken replies count.
         backoff_seconds: first wait after a failure without Retry-After; doubles up to a minute.
 
     Attributes:
@@ -243,8 +243,14 @@ class Endpoint:
         backoff_seconds: float = 0.5,
     ) -> None:
         self.base_url = base_url.rstrip("/")
-        if not self.base_url.startswith(("http://", "https://")):
-            raise EndpointRefused(f"--base-url {base_url}: write http:// or https:// in front")
+        try:
+            url = httpx2.URL(self.base_url)
+        except httpx2.InvalidURL as error:
+            raise EndpointRefused(f"--base-url {base_url} is no address: {error}") from error
+        if url.scheme not in ("http", "https") or not url.host:
+            raise EndpointRefused(
+                f"--base-url {base_url}: an address starts with http:// and a host"
+            )
         self.in_flight = self.retries = self.tokens_used = 0
         self._model = model or (DEFAULT_MODEL if self.base_url == DEFAULT_BASE_URL else None)
         self._thinking = sampling.thinking
@@ -270,11 +276,10 @@ class Endpoint:
         self._open.set()
         self._ended: PolicyError | None = None  # why no new request is started
         self._halt = asyncio.Event()  # set with _ended; ends every wait
+        self._probing: asyncio.Timeout | None = None  # of the probe under way
+        timeout = openai.Timeout(read_timeout_seconds, connect=min(30.0, read_timeout_seconds))
         self._client = openai.AsyncOpenAI(
-            base_url=self.base_url,
-            api_key=key,
-            max_retries=0,
-            timeout=openai.Timeout(read_timeout_seconds, connect=min(30.0, read_timeout_seconds)),
+            base_url=self.base_url, api_key=key, max_retries=0, timeout=timeout
         )
 
     async def __aenter__(self) -> Endpoint:
@@ -351,7 +356,12 @@ class Endpoint:
         try:
             body = await self._client.get("/models", cast_to=object)
         except (openai.APIError, ValueError) as error:
-            raise self._explain(error) from error
+            meaning = self._explain(error)
+            if isinstance(meaning, _Retry):
+                raise meaning from error
+            raise EndpointRefused(
+                f"give --model: {self.base_url} does not list its models ({_words(error)})"
+            ) from error
         rows = body.get("data") if isinstance(body, dict) else None
         if not isinstance(rows, list):
             raise EndpointRefused(f"give --model: {self.base_url}/models lists none")
@@ -443,6 +453,8 @@ class Endpoint:
             self._open.set()
             self._freed.set()
             self._slots.release()
+            if self._probing is not None:
+                self._probing.reschedule(0.0)
 
     def _check(self) -> None:
         if self._ended is not None:
@@ -493,7 +505,6 @@ class Endpoint:
                 await self._open.wait()
                 deadline = clock() + self._deadline
             self._check()
-            wait = self._pause(n)
             try:
                 async with asyncio.timeout_at(deadline):
                     return await self._attempt(messages, seed)
@@ -503,11 +514,13 @@ class Endpoint:
                 bad += 1
                 if bad == 3:
                     raise EndpointRefused(f"{self.base_url} refuses a request: {error}") from error
+                failure = _Retry(str(error))
             except _Retry as error:
-                self._note_once(f"retrying: {error}")
-                wait = self._pause(n) if error.wait is None else error.wait
-                if clock() + wait >= deadline:
-                    raise
+                failure = error
+            self._note_once(f"retrying: {failure}")
+            wait = self._wait(failure, n)
+            if clock() + wait >= deadline:
+                raise failure
             self.retries += 1
             await self._sleep(wait)
         raise AssertionError("unreachable")
@@ -540,7 +553,7 @@ class Endpoint:
         give_up = clock() + self._give_up
         for n in itertools.count():
             if error is not None:
-                wait = self._pause(n) if error.wait is None else error.wait
+                wait = self._wait(error, n)
                 if clock() + wait >= give_up:
                     asks = (
                         f"asks to wait {error.wait / 60:.1f} minutes" if error.wait else "is gone"
@@ -552,17 +565,23 @@ class Endpoint:
                 await self._sleep(wait)
                 self._check()
             try:
-                async with asyncio.timeout_at(give_up):
+                async with asyncio.timeout_at(give_up) as self._probing:
                     return await ask()
             except TimeoutError:
                 error = _Retry("no answer")
             except _Retry as latest:
                 error = latest
+            finally:
+                self._probing = None
+            self._check()
             self._note_once(f"no answer yet, waiting: {error}")
         raise AssertionError("unreachable")
 
-    def _pause(self, n: int) -> float:
-        """Seconds to wait after the n-th failure in a row: exponential, jittered, to a minute."""
+    def _wait(self, failure: _Retry, n: int) -> float:
+        """Seconds to wait after the n-th failure in a row: as the server asks, else exponential,
+        with jitter, to a minute."""
+        if failure.wait is not None:
+            return failure.wait
         return min(60.0, self._backoff * 2.0 ** min(n, 20)) * random.uniform(0.5, 1.0)
 
     async def _sleep(self, seconds: float) -> None:
@@ -631,17 +650,15 @@ class Endpoint:
             status = int(error.code)
         wait = None if in_body else _retry_after(error.response.headers)  # type: ignore[attr-defined]
         text = f"{error.code} {error.type} {error.message} {error.body}"
-        if status in (402, 429) or in_body:
-            spent = "quota exceeded" in text.lower() and status == 429 and wait is None
-            if status == 402 or spent or NO_CREDIT.search(text):
-                return EndpointRefused(f"no credit at {self.base_url}: {words}")
-        if status in (None, 400, 403, 413, 422) or in_body:
+        if status == 402 or ((in_body or status == 429) and NO_CREDIT.search(text)):
+            return EndpointRefused(f"no credit at {self.base_url}: {words}")
+        if status in (400, 403, 413, 422, 500) or in_body:
             if TOO_LONG.search(text):
                 return _Unanswerable(words, "prompt too long")
             if REFUSAL.search(text):
                 return _Unanswerable(words, "refusal")
         if status in (401, 403):
-            return EndpointRefused(f"{self.base_url} refuses the key: {words}")
+            return EndpointRefused(f"{self.base_url} refuses access: {words}")
         if in_body or status is None or status in (408, 409, 425, 429) or not 400 <= status < 500:
             return _Retry(words, wait)
         if status in (404, 405):
@@ -667,20 +684,21 @@ class _Draft:
         chunk itself. So it naps after each burst for a fiftieth of the reply's age, and finds
         what came meanwhile in one go; the reply is seen whole 1% later on average.
         """
-        if "event-stream" not in stream.response.headers.get("content-type", ""):
+        if re.search("json|html", stream.response.headers.get("content-type", "")):
             self.add(_whole(await stream.response.aread(), stream.response))
             return
         clock = asyncio.get_running_loop().time
         started = awake = clock()
-        async with asyncio.timeout(None) as limit:
-            async for data in stream:
-                self.add(data)
-                now = clock()
-                if self.finish_reason is not None:
-                    limit.reschedule(now + 10)  # for the usage; not every server ends a stream
-                elif now - awake > 0.003:
-                    await asyncio.sleep(min(0.25, (now - started) / 50))
-                    awake = clock()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(None) as limit:
+                async for data in stream:
+                    self.add(data)
+                    now = clock()
+                    if self.finish_reason is not None:
+                        limit.reschedule(now + 10)  # for the usage: not all servers end a stream
+                    elif now - awake > 0.003:
+                        await asyncio.sleep(min(0.25, (now - started) / 50))
+                        awake = clock()
 
     def add(self, data: object) -> None:
         """Take in one chunk; ValueError when it is none."""
@@ -806,7 +824,7 @@ def _words(error: Exception) -> str:
         status = getattr(error, "status_code", None)
         said = error.body.get("message") if isinstance(error.body, dict) else error.body
         if not isinstance(said, str) or said.lstrip().startswith("<"):
-            said = error.message if isinstance(error.body, dict) else ""
+            said = error.message if isinstance(error.body, dict) else "(no words)"
         text = f"HTTP {status} {said}" if status else said or error.message
     else:
         text = str(error)

@@ -200,6 +200,7 @@ class Server:
     Attributes:
         requests: the chat requests so far.
         log: (request, second it had a slot, second it ended) of those that ended.
+        result: what GET /v1/result sends, for answers that redirect there.
     """
 
     def __init__(
@@ -215,6 +216,7 @@ class Server:
         self.port = port
         self.requests: list[Request] = []
         self.log: list[tuple[Request, float, float]] = []
+        self.result = Answer(status=404)
         self._seen: Counter[str] = Counter()
         self._slots = asyncio.Semaphore(slots or 10**9)
         self._connections: set[asyncio.Task[None]] = set()
@@ -260,6 +262,8 @@ class Server:
             return await self._chat(writer, json.loads(body), headers)
         if path == "/log":
             return await self._send(writer, Answer((json.dumps(self.rows()).encode(),)))
+        if path == "/v1/result":
+            return await self._send(writer, self.result)
         if path == "/v1/models" and self.models is not None:
             data = [{"id": name, "object": "model"} for name in self.models]
             return await self._send(writer, Answer((json.dumps({"data": data}).encode(),)))
