@@ -50,7 +50,7 @@ Script = Callable[[Request], Answer]
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_tls_context() -> Iterator[None]:
-    """Reading the certificates takes a client longer than most of these tests; no socket needs it."""
+    """Reading the certificates takes longer than most of these tests, and http needs none."""
     with pytest.MonkeyPatch.context() as patch:
         context = ssl.create_default_context()
         patch.setattr(ssl, "create_default_context", lambda *args, **kwargs: context)
