@@ -55,10 +55,6 @@ SHOWN = 400
 # Rollouts that the judge could not judge, after which the run stops.
 MAX_FAULTS = 3
 
-# A reply that waits this many seconds for the judge is saved without a judgement: it was paid for,
-# and behind a slow judge thousands may wait.
-SAVE_AFTER = 1.0
-
 T = TypeVar("T")
 
 
@@ -78,8 +74,8 @@ class Key(NamedTuple):
 class Rollout:
     """One sampled reply, its program and its judgement.
 
-    judgement is None when the judge failed (a judge fault): the reply is kept, since it was
-    paid for, and is judged when the run goes on.
+    judgement is None while it waits for the judge, or when the judge failed (a judge fault): the
+    reply is kept, since it was paid for, and is judged when the run goes on.
     """
 
     key: Key
@@ -460,7 +456,7 @@ class Swarm:
         )
 
     async def _rollout(self, key: Key, task: Task, messages: list[Message]) -> Rollout:
-        """The saved rollout, or a new one; judged and saved."""
+        """The saved rollout, or a new one; saved when sampled and again when judged."""
         rollout = self.store.get(key)
         if rollout is not None and rollout.judgement is not None:
             return rollout
@@ -470,36 +466,23 @@ class Swarm:
                 reply = await self.policy.sample(messages, seed)
                 program = extract_program(reply.text)
                 rollout = Rollout(key, seed, hash_messages(messages), reply, program, None)
-            rollout, fault = await self._judged(rollout, task)
-            record = self.store.append(rollout)
-        except BaseException:
-            self.policy.stop()
-            raise
-        if fault is not None:
-            raise fault
-        if record is not None:
-            self.on_rollout(record)
-        return rollout
-
-    async def _judged(self, rollout: Rollout, task: Task) -> tuple[Rollout, JudgeFault | None]:
-        """The rollout with its judgement, or without one and the judge's fault.
-
-        One rollout that cannot be judged ends its own search only; several end the run.
-        """
-        judging = asyncio.ensure_future(self.judge.grade(rollout.program, task))
-        try:
-            await asyncio.wait({judging}, timeout=SAVE_AFTER)
-            if not judging.done() and self.store.get(rollout.key) is None:
+                # It was paid for, and behind a slow judge thousands may wait.
                 self.store.append(rollout)
-            judgement = await judging
+            judgement = await self.judge.grade(rollout.program, task)
+            rollout = replace(rollout, judgement=judgement)
+            record = self.store.append(rollout)
         except JudgeFault as fault:
+            # One rollout that cannot be judged ends its own search only; several end the run.
             self.faults.append(str(fault))
             if len(self.faults) >= MAX_FAULTS:
                 self.policy.stop()
-            return rollout, fault
-        finally:
-            judging.cancel()
-        return replace(rollout, judgement=judgement), None
+            raise
+        except BaseException:
+            self.policy.stop()
+            raise
+        if record is not None:
+            self.on_rollout(record)
+        return rollout
 
 
 def first_rescue(records: Mapping[tuple[int, int], Record]) -> int | None:

@@ -381,8 +381,7 @@ def test_repeated_judge_faults_stop_the_run():
     assert len(swarm.store.rollouts) == len(policy.asked)
 
 
-def test_a_reply_that_waits_for_the_judge_is_saved_meanwhile(monkeypatch):
-    monkeypatch.setattr("swarm.SAVE_AFTER", 0)
+def test_a_reply_is_saved_before_it_is_judged():
     store, policy = Memory(), Answers()
 
     class Busy(Scorer):
