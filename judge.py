@@ -451,7 +451,7 @@ class Judge:
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
         for worker in list(self._all):
-            worker.interrupt()
+            worker.kill()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
 
     def _close(self) -> None:
@@ -533,7 +533,7 @@ class Judge:
         worker = _Worker(self.limits, self.sandbox)
         self._all.add(worker)
         if self._closing:
-            worker.interrupt()
+            worker.kill()
         return worker
 
     def _drop(self, worker: _Worker) -> None:
@@ -680,19 +680,18 @@ class _Worker:
         last = self.read(2, max(0, self.printed(2) - 500), 500).decode(errors="replace")
         return f"the worker ended with {code}: {last.strip().rpartition(chr(10))[2]}"
 
-    def interrupt(self) -> None:
-        """From another thread: make the worker end and whoever waits for it find out."""
-        try:
-            self.sock.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            return
+    def kill(self) -> None:
+        """End the worker and all below it; whoever waits for it in another thread finds out."""
+        if self.process and self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)  # it leads a session of its own
 
     def close(self) -> None:
-        """End the worker and everything below it, and free its files."""
-        self.sock.close()
+        """End the worker and free its files."""
+        self.kill()
         if self.process:
-            self.process.kill()
             self.process.wait()
+        self.sock.close()
         for file in self.files:
             os.close(file)
         self.files = []
@@ -736,7 +735,7 @@ class _Trial:
             if ended.kind == b"S":
                 self.worker._expect(b"E")
         else:
-            raise _WorkerLost(f"out of step: {ended} after a program")
+            raise _WorkerLost(f"no program process: {self.last_error()}")
         return Judgement(
             self.first_failure.verdict if self.first_failure else "accepted",
             visible,
@@ -756,7 +755,7 @@ class _Trial:
                 break
             ended = self.worker.run(case.input.encode("utf-8", "surrogatepass"))
             if ended.kind != b"C":
-                raise _WorkerLost(f"the program process ended during a case: {ended}")
+                raise _WorkerLost(f"no case: {ended}: {self.last_error()}")
             verdict, got = self.verdict(ended, case)
             if verdict == "accepted":
                 passed += 1
@@ -800,9 +799,7 @@ class _Trial:
             return "time limit", f"ran out of time ({limits.wall_seconds:g} s, mostly asleep)"
         if ended.why == worker_side.THREADS:
             return "runtime error", f"started more than {worker_side.MAX_THREADS} threads"
-        size = self.worker.printed(2)
-        text = self.worker.read(2, max(0, size - 50_000), 50_000).decode(errors="replace")
-        last = _last_error(text)
+        last = self.last_error()
         if number == signal.SIGKILL:
             raise _WorkerLost(f"a case was killed from outside; is memory short? {last}".rstrip())
         if number:
@@ -811,14 +808,13 @@ class _Trial:
             return "memory limit", f"ran out of memory ({limits.memory_mb} MiB)"
         return "runtime error", last or f"exit status {os.waitstatus_to_exitcode(ended.status)}"
 
-
-def _last_error(text: str) -> str:
-    """The last line of what a program wrote to stderr, with the line number of a traceback."""
-    lines = text.strip().splitlines()
-    if not lines:
-        return ""
-    where = re.findall(r'File "program\.py", line (\d+)', text)
-    return f"line {where[-1]}: {lines[-1]}" if where else lines[-1]
+    def last_error(self) -> str:
+        """The last line that was written to stderr, with the line number of a traceback."""
+        size = self.worker.printed(2)
+        text = self.worker.read(2, max(0, size - 50_000), 50_000).decode(errors="replace").strip()
+        where = re.findall(r'File "program\.py", line (\d+)', text)
+        last = text[max(text.rfind("\n"), text.rfind("\r")) + 1 :]
+        return f"line {where[-1]}: {last}" if where else last
 
 
 def clip(text: str, limit: int = TEXT_LIMIT) -> str:

@@ -4,9 +4,9 @@ Theory of operation. Three kinds of process, each the parent of the next:
 
     worker    a warm interpreter (this file run as a script) that has imported what contest
               programs import. It reads no program. One a judge thread, for many programs.
-    program   a fork of the worker. It takes the rlimits, compiles the program once, forks a case
-              whenever it is told to, watches it, kills it at its limits and says how it ended.
-    case      a fork of the program process. It locks itself in and runs the code as `__main__`.
+    program   a fork of the worker. It takes the limits, compiles the program once, forks a case
+              whenever it is told to and says how it ended.
+    case      a fork of the program process. It runs the code as `__main__`.
 
 The judge (judge.py) owns three unnamed in-memory files that are the worker's stdin, stdout and
 stderr. It writes a case's input into the first and reads what was printed from the others, so
@@ -24,8 +24,9 @@ What holds a case, from the kernel, with no root, no container and no helper pro
     namespaces where the machine allows them: own process ids, network, IPC and an own root
                directory, in which even the names of other files and processes are gone
 
-Landlock is applied in the case and not before, so that the processes above stay outside of its
-domain: the kernel then refuses to let a case signal or trace them, whatever else may fail.
+The program process takes Landlock and most of the filter before it reads the program, for all of
+its cases; each case adds the rest. The worker, outside of both, watches what runs and kills it at
+its limits.
 
 The filter is built here in plain Python and installed raw. libseccomp (through pyseccomp) would
 need a system library, builds a filter with each load (about 1 ms, as much as the whole case) and
@@ -44,24 +45,22 @@ import atexit
 import builtins
 import contextlib
 import ctypes
-import errno
 import gc
 import math
 import mmap
 import os
-import platform
 import resource
-import select
 import signal
-import socket
 import struct
 import sys
 import time
+from collections.abc import Iterable
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
-# A reply to the judge: kind, wait status, CPU seconds, why it was stopped.
+# A reply to the judge: kind, wait status, CPU seconds, why it was stopped. The kinds:
 #   R ready | P compiled | S did not compile | C a case ended | E the program process ended
+#   X could not be locked in
 REPLY = struct.Struct("=cidB")
 CPU, WALL, THREADS = 1, 2, 3  # why; 0: it ended by itself
 FILENAME = "program.py"  # what tracebacks call the program
@@ -72,28 +71,30 @@ OPEN_FILES = 64
 STACK_BYTES = 256 << 20  # soft limit of the main thread's stack: contests give what memory allows
 MAX_THREADS = 256
 
-# Imported once, in the worker, since a program would pay for them in every case.
+# What a case costs is mostly its fork, and that grows with what the worker has imported: pages to
+# copy and shared libraries to map. So it imports little more than it needs itself.
 PRELOAD = (
-    "bisect collections copy dataclasses decimal fractions functools heapq io itertools math "
-    "operator random re statistics string threading time typing"
-).split()
-# Imported in the program process when the program names them: shared libraries make every fork
-# dearer, and those outside of Python's own folders cannot be loaded from inside the cage.
+    *("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re"),
+    *("string", "typing"),
+)
+# Imported in the program process when the program names them, so that its cases need not. Some
+# load shared libraries from outside of Python's own folders, which no case may read.
 PRELOAD_IF_NAMED = (
-    "array base64 binascii bz2 cmath csv ctypes datetime hashlib json lzma pickle pprint queue "
-    "struct textwrap timeit traceback unicodedata uuid zlib"
-).split()
+    *("array", "ast", "base64", "binascii", "bz2", "calendar", "cmath", "copy", "csv", "ctypes"),
+    *("dataclasses", "datetime", "decimal", "fractions", "hashlib", "heapq", "inspect", "json"),
+    *("lzma", "numbers", "pickle", "pprint", "queue", "random", "secrets", "statistics"),
+    *("struct", "textwrap", "threading", "timeit", "traceback", "unicodedata", "uuid", "zlib"),
+)
 
 
 def main() -> None:
     """Serve programs until the judge closes its end of the socket."""
-    sock = socket.socket(fileno=int(sys.argv[1]))
+    sock = int(sys.argv[1])
     cpu_seconds, wall_seconds = float(sys.argv[2]), float(sys.argv[3])
     memory, output = int(sys.argv[4]), int(sys.argv[5])
     preload(PRELOAD)
     for name in ("exit", "quit"):  # the site module, which is not loaded, would define them
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
-    sys.modules["random"].seed(0)
     sys.set_int_max_str_digits(0)  # contests print long integers
     os.environ.clear()
     cage = Cage() if sys.argv[6] == "on" else None
@@ -103,7 +104,7 @@ def main() -> None:
     worker.serve()
 
 
-def preload(names: list[str]) -> None:
+def preload(names: Iterable[str]) -> None:
     """Import modules without what they want done after each fork.
 
     threading would visit its locks, which nobody holds here, and random would seed itself anew:
@@ -116,6 +117,8 @@ def preload(names: list[str]) -> None:
                 __import__(name)
     finally:
         os.register_at_fork = register
+    if "random" in sys.modules:
+        sys.modules["random"].seed(0)
 
 
 class _Worker:
@@ -128,7 +131,7 @@ class _Worker:
 
     def __init__(
         self,
-        sock: socket.socket,
+        sock: int,
         cpu_seconds: float,
         wall_seconds: float,
         memory: int,
@@ -143,12 +146,13 @@ class _Worker:
 
     def reply(self, kind: bytes, status: int, usage: resource.struct_rusage | None = None) -> None:
         seconds = usage.ru_utime + usage.ru_stime if usage else 0.0
-        self.sock.sendall(REPLY.pack(kind, status, seconds, self.running[1]))
+        os.write(self.sock, REPLY.pack(kind, status, seconds, self.running[1]))
 
     def serve(self) -> None:
         """The worker: fork a program process on demand, watch it and say how it ended."""
         self.reply(b"R", 0)
-        while self.sock.recv(1):
+        signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))  # for watch()
+        while os.read(self.sock, 1):
             self.running[0] = self.running[1] = 0
             pid = os.fork()
             if pid == 0:
@@ -161,20 +165,17 @@ class _Worker:
         It is done here so that a case that ends in time costs the program process one fork, one
         wait and one message.
         """
-        poll = select.poll()
-        poll.register(self.sock, 0)  # its end: the judge has gone
-        handle = os.pidfd_open(program) if _LINUX else -1
-        if handle >= 0:
-            poll.register(handle, select.POLLIN)
-        seen, start = 0, 0.0
+        judge, seen, start = os.getppid(), 0, 0.0
         while True:
-            if any(fd != handle for fd, _ in poll.poll(TICK_SECONDS * 1000)):
-                os.killpg(0, signal.SIGKILL)
+            if _LINUX:
+                signal.sigtimedwait((signal.SIGCHLD,), TICK_SECONDS)
+            else:
+                time.sleep(0.01)
             pid, status, usage = os.wait4(program, os.WNOHANG)
             if pid:
-                if handle >= 0:
-                    os.close(handle)
                 return status, usage
+            if os.getppid() != judge:  # which has died
+                os.killpg(0, signal.SIGKILL)
             if self.running[0] != seen:
                 seen, start = self.running[0], time.monotonic()
             elif seen:
@@ -204,6 +205,7 @@ class _Worker:
     def program(self) -> NoReturn:
         """The program process: compile what stands in stdin's file, then run cases of it."""
         _die_with_parent()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
         if _LINUX:
             self.shared.madvise(mmap.MADV_DONTFORK)  # a case must not see it
         self.running[0] = os.getpid()  # a program can be written to be endless to compile
@@ -211,6 +213,13 @@ class _Worker:
             source = os.pread(0, os.fstat(0).st_size, 0)
             preload([name for name in PRELOAD_IF_NAMED if name.encode() in source])
             self.limit()
+            if self.cage:
+                self.cage.enter()
+        except BaseException as error:
+            _print_error(error)
+            self.reply(b"X", 0)
+            os._exit(1)
+        try:
             code = compile(source, FILENAME, "exec", dont_inherit=True)
         except BaseException as error:
             _print_error(error)
@@ -227,7 +236,7 @@ class _Worker:
         gc.freeze()
         self.running[0] = 0
         self.reply(b"P", 0)
-        while self.sock.recv(1) == b"C":
+        while os.read(self.sock, 1) == b"C":
             self.running[1] = 0
             pid = os.fork()
             if pid == 0:
@@ -259,9 +268,9 @@ class _Worker:
         """The case: lock up, run the code, exit as an interpreter would."""
         leave = os._exit  # the program may replace what it can reach, and this it cannot
         _die_with_parent()
-        os.close(self.sock.fileno())
-        if self.cage:
-            self.cage.lock()
+        if self.cage and not self.cage.lock():
+            self.reply(b"X", 0)
+        os.close(self.sock)
         leave(_run(code, namespace, thorough))
 
 
@@ -290,7 +299,7 @@ def _run(code: CodeType, namespace: dict[str, Any], thorough: bool) -> int:
         namespace.clear()
         gc.collect()
         with contextlib.suppress(BaseException):
-            sys.__stdout__.flush()
+            sys.__stdout__.flush()  # type: ignore[union-attr]
     return status
 
 
@@ -350,7 +359,7 @@ PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
 
 def _syscall(name: str, *arguments: Any) -> int:
     """Make a system call that libc has no function for; OSError when it fails."""
-    number = _SYSCALLS[name][_ARCHITECTURES[platform.machine()][0]]
+    number = _SYSCALLS[name][_ARCHITECTURES[os.uname().machine][0]]
     result: int = _libc.syscall(number, *arguments)
     if result < 0:
         code = ctypes.get_errno()
@@ -373,29 +382,34 @@ def landlock_abi() -> int:
 
 
 class Cage:
-    """What a case locks itself in with, prepared once in the worker."""
+    """What the program process and its cases lock themselves in with, prepared in the worker.
+
+    Landlock and a filter of all system calls are taken by the program process, once, since they
+    cost as much as a third of a case; a case adds a short filter of what was left for forking it.
+    """
 
     def __init__(self) -> None:
         _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _syscall("capset", struct.pack("=Ii", 0x20080522, 0), bytes(24))
         self.ruleset = _landlock_ruleset(_library_paths())
-        instructions = _filter(platform.machine())
-        self.code = ctypes.create_string_buffer(b"".join(instructions))
-        self.program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(self.code))
-        table = _ARCHITECTURES[platform.machine()][0]
-        self.numbers = [_SYSCALLS[name][table] for name in ("landlock_restrict_self", "seccomp")]
+        machine = os.uname().machine
+        self.seccomp = _SYSCALLS["seccomp"][_ARCHITECTURES[machine][0]]
+        self.code, self.filters = [], []
+        for instructions in (_program_filter(machine), _case_filter(machine)):
+            code = ctypes.create_string_buffer(b"".join(instructions))
+            self.code.append(code)
+            pointer = ctypes.addressof(code)
+            self.filters.append(struct.pack("HxxxxxxP", len(instructions), pointer))
 
-    def lock(self) -> None:
-        """Take away from this process, for good, all but computing and printing.
-
-        A process that cannot be locked in ends by a signal that no program can send.
-        """
-        landlock, seccomp = self.numbers
-        failed = _libc.syscall(landlock, self.ruleset, 0)
+    def enter(self) -> None:
+        """Lock the program process in: from here on it reads the library and forks cases."""
+        _syscall("landlock_restrict_self", self.ruleset, 0)
         os.close(self.ruleset)
-        if failed or _libc.syscall(seccomp, 1, 4, self.program):
-            os.write(2, b"a case could not be locked in\n")
-            os.kill(os.getpid(), signal.SIGKILL)
+        _syscall("seccomp", 1, 4, self.filters[0])
+
+    def lock(self) -> bool:
+        """Take the rest from a case: forking, waiting, its tie to its parent. Whether it worked."""
+        return not _libc.syscall(self.seccomp, 1, 4, self.filters[1])
 
 
 def _library_paths() -> list[str]:
@@ -430,11 +444,13 @@ LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06  # classic BPF operations
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 SUCCEED, EPERM, ENOTTY, ENOSYS = (0x50000 | e for e in (0, 1, 25, 38))
 CLONE_THREAD, THREAD_FLAGS = 0x10000, 0x7D0F00  # what glibc and musl start threads with
+FORK_FLAGS = (0x1200011, 0x11)  # what they fork with
+NAMES = (15, 16, 0x53564D41)  # prctl: names of threads and of memory
 NEWEST = 470  # system calls above are unknown here: libraries must find them missing
 
 # System calls that only compute, print, read what may be read, or look at this process.
 # name: (x86_64, aarch64), None where the architecture has no such call
-ALLOWED: dict[str, tuple[int | None, int]] | dict[str, tuple[int | None, int | None]] = {
+ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "read": (0, 63),
     "write": (1, 64),
     "open": (2, None),
@@ -498,13 +514,9 @@ ALLOWED: dict[str, tuple[int | None, int]] | dict[str, tuple[int | None, int | N
     "gettid": (186, 178),
     "time": (201, None),
     "futex": (202, 98),
-    "sched_getaffinity": (204, 123),
     "epoll_create": (213, None),
     "getdents64": (217, 61),
     "set_tid_address": (218, 96),
-    "clock_gettime": (228, 113),
-    "clock_getres": (229, 114),
-    "clock_nanosleep": (230, 115),
     "exit_group": (231, 94),
     "epoll_wait": (232, None),
     "epoll_ctl": (233, 21),
@@ -515,7 +527,6 @@ ALLOWED: dict[str, tuple[int | None, int]] | dict[str, tuple[int | None, int | N
     "pselect6": (270, 72),
     "ppoll": (271, 73),
     "set_robust_list": (273, 99),
-    "get_robust_list": (274, 100),
     "epoll_pwait": (281, 22),
     "eventfd2": (290, 19),
     "epoll_create1": (291, 20),
@@ -530,12 +541,22 @@ ALLOWED: dict[str, tuple[int | None, int]] | dict[str, tuple[int | None, int | N
     "close_range": (436, 436),
     "faccessat2": (439, 439),
 }
+# What the program process needs to fork its cases and lock them in, and no case has.
+FORKING: dict[str, tuple[int | None, int | None]] = {
+    "fork": (57, None),
+    "wait4": (61, 260),
+    "seccomp": (317, 277),
+}
 CHECKED = {  # calls that are allowed for some arguments, see _checks
     "ioctl": (16, 29),
     "clone": (56, 220),
     "fcntl": (72, 25),
     "prctl": (157, 167),
     "prlimit64": (302, 261),
+    "sched_getaffinity": (204, 123),
+    "clock_gettime": (228, 113),
+    "clock_getres": (229, 114),
+    "clock_nanosleep": (230, 115),
     "clone3": (435, 435),
 }
 
@@ -563,15 +584,16 @@ def _one_of(argument: int, values: tuple[int, ...], otherwise: int) -> list[byte
 
 def _checks() -> dict[str, list[bytes]]:
     """The filter's code for each call in CHECKED."""
+    own_clocks = [_load(0), _jump(JGE, 16, 0, 1), _op(RET, EPERM), _op(RET, ALLOW)]
     return {
         # Ask for a terminal, bytes to read or close-on-exec; nothing here is a terminal.
         "ioctl": _one_of(1, (0x5401, 0x5413, 0x541B, 0x5450, 0x5451), ENOTTY),
-        "clone": [  # threads, and no flag that starting one does not need
+        "clone": [  # threads, with no flag that starting one does not need, and the fork of a case
             _load(0),
-            _jump(JSET, ~THREAD_FLAGS & 0xFFFFFFFF, 1, 0),
-            _jump(JSET, CLONE_THREAD, 1, 0),
-            _op(RET, EPERM),
+            _jump(JSET, ~THREAD_FLAGS & 0xFFFFFFFF, 2, 0),
+            _jump(JSET, CLONE_THREAD, 0, 1),
             _op(RET, ALLOW),
+            *_one_of(0, FORK_FLAGS, EPERM),
         ],
         # Duplicate and look. The flags of descriptors 0 to 2 are shared with later cases, so
         # setting them (F_SETFL) is a success that does nothing.
@@ -581,34 +603,34 @@ def _checks() -> dict[str, list[bytes]]:
             _op(RET, SUCCEED),
             *_one_of(1, (0, 1, 2, 3, 1030), EPERM),
         ],
-        "prctl": _one_of(0, (15, 16, 0x53564D41), EPERM),  # thread and memory names
-        # Look at limits; set those of data, stack and address space. A CPU limit of its own
-        # would let a program end by SIGKILL.
+        "prctl": _one_of(0, (*NAMES, PR_SET_PDEATHSIG), EPERM),
+        # Look at its own limits, and set those of data, stack and address space. With a CPU limit
+        # of its own a program could end by SIGKILL, which would look as if it came from outside.
         "prlimit64": [
+            _load(0),
+            _jump(JEQ, 0, 1, 0),
+            _op(RET, EPERM),
             _load(2, 0),
             _jump(JEQ, 0, 0, 3),
             _load(2, 1),
             _jump(JEQ, 0, 0, 1),
             _op(RET, ALLOW),
-            _load(0),
-            _jump(JEQ, 0, 0, 5),
             *_one_of(1, (2, 3, 9), EPERM),
-            _op(RET, EPERM),
         ],
         "clone3": [_op(RET, ENOSYS)],  # its flags lie in memory; libc then takes clone
+        "sched_getaffinity": _one_of(0, (0,), EPERM),
+        "clock_gettime": own_clocks,  # negative ones are those of other processes
+        "clock_getres": own_clocks,
+        "clock_nanosleep": own_clocks,
     }
 
 
-def _filter(machine: str) -> list[bytes]:
-    """The whole filter: refuse foreign system call tables, then search for the number."""
+def _program_filter(machine: str) -> list[bytes]:
+    """Refuse foreign system call tables, then search for the number."""
     column, audit = _ARCHITECTURES[machine]
-    checks = _checks()
-    actions: dict[int, list[bytes]] = {}
-    for name, numbers in ALLOWED.items():
-        if numbers[column] is not None:
-            actions[numbers[column]] = [_op(RET, ALLOW)]
-    for name, known in CHECKED.items():
-        actions[known[column]] = checks[name]
+    actions: dict[int | None, list[bytes]] = {}
+    actions |= {numbers[column]: [_op(RET, ALLOW)] for numbers in (ALLOWED | FORKING).values()}
+    actions |= {CHECKED[name][column]: code for name, code in _checks().items()}
     ranges: list[tuple[int, list[bytes]]] = []  # first number, what happens from there on
     for number in range(NEWEST + 1):
         action = actions.get(number, [_op(RET, EPERM)])
@@ -617,6 +639,20 @@ def _filter(machine: str) -> list[bytes]:
     ranges.append((NEWEST + 1, [_op(RET, ENOSYS)]))
     head = [_op(LD, 4), _jump(JEQ, audit, 1, 0), _op(RET, KILL), _op(LD, 0)]
     return head + _search(ranges)
+
+
+def _case_filter(machine: str) -> list[bytes]:
+    """Refuse what the filter above left to the program process."""
+    column, _ = _ARCHITECTURES[machine]
+    code = [_op(LD, 0)]
+    for number in (numbers[column] for numbers in FORKING.values()):
+        if number is not None:
+            code += [_jump(JEQ, number, 0, 1), _op(RET, EPERM)]
+    threads = [_load(0), _jump(JSET, CLONE_THREAD, 1, 0), _op(RET, EPERM), _op(RET, ALLOW)]
+    names = _one_of(0, NAMES, EPERM)
+    for name, check in (("clone", threads), ("prctl", names)):
+        code += [_jump(JEQ, CHECKED[name][column], 0, len(check)), *check]
+    return [*code, _op(RET, ALLOW)]
 
 
 def _search(ranges: list[tuple[int, list[bytes]]]) -> list[bytes]:
