@@ -372,6 +372,8 @@ class Endpoint:
         name = self._blamed(refusal.error)
         if name is None:
             raise EndpointRefused(f"{self.base_url} refuses the request: {refusal}") from refusal
+        if name == "temperature" and "chat_template_kwargs" in self._fields:
+            name = "chat_template_kwargs"  # some models take a temperature once they do not think
         self._refused.append(name)
         if name == "seed":
             self._seeded = False
@@ -568,7 +570,7 @@ class Endpoint:
                 async with asyncio.timeout_at(give_up) as self._probing:
                     return await ask()
             except TimeoutError:
-                error = _Retry("no answer")
+                error = error or _Retry("no answer")
             except _Retry as latest:
                 error = latest
             finally:

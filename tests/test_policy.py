@@ -538,6 +538,16 @@ def test_a_temperature_is_given_up_loudly():
     assert notes[0].startswith("WARNING: the endpoint refuses temperature 0.5")
 
 
+def test_a_temperature_is_kept_that_is_taken_without_thinking():
+    def script(request: Request) -> Answer:
+        if request.body.get("reasoning_effort") == "none":
+            return GOOD
+        return error(400, "no temperature while reasoning is active", param="temperature")
+
+    sent = fields(script, sampling=Sampling(0.5))
+    assert (sent["temperature"], sent["reasoning_effort"]) == (0.5, "none")
+
+
 @pytest.mark.parametrize("status", [400, 422])
 @pytest.mark.parametrize("name", ["seed", "stream_options", "reasoning_effort"])
 def test_a_field_is_dropped_that_the_server_names(name, status):
