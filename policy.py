@@ -477,20 +477,20 @@ class Endpoint:
     async def _persist(self, messages: list[Message], seed: int) -> Reply:
         """Attempts up to the deadline; then again when the endpoint is found to answer.
 
-        A sample that fails a second time although the endpoint answers ends the run.
+        A sample that uses up a second deadline although the endpoint answers ends the run.
         """
-        failed = False
+        used_up = 0
         while True:
             try:
                 return await self._until_deadline(messages, seed)
             except _Retry as error:
-                if failed and error.wait is None:
+                used_up += not error.wait or error.wait < self._deadline  # else told to wait longer
+                if used_up == 2:
                     raise EndpointDown(
                         f"{self.base_url} answers, but gave a request no whole reply in twice "
                         f"{self._deadline / 60:g} minutes (last: {error}); a lower --concurrency "
                         "or --max-tokens may help"
                     ) from error
-                failed = failed or error.wait is None
                 await self._outage(error)
 
     async def _until_deadline(self, messages: list[Message], seed: int) -> Reply:
@@ -582,7 +582,7 @@ class Endpoint:
     def _wait(self, failure: _Retry, n: int) -> float:
         """Seconds to wait after the n-th failure in a row: as the server asks, else exponential,
         with jitter, to a minute."""
-        if failure.wait is not None:
+        if failure.wait:
             return failure.wait
         return min(60.0, self._backoff * 2.0 ** min(n, 20)) * random.uniform(0.5, 1.0)
 

@@ -401,9 +401,17 @@ def test_an_endpoint_that_comes_back_is_asked_again():
     assert probes >= 5
 
 
-def test_a_request_that_always_fails_beside_an_endpoint_that_answers_ends_the_run():
-    with pytest.raises(EndpointDown, match="answers, but gave a request no whole reply in twice"):
-        run([error(500, "poison")], one, sample_deadline_seconds=0.05)
+@pytest.mark.parametrize("headers", [{}, {"retry-after": "0"}, {"retry-after": "0.1"}])
+def test_a_request_that_always_fails_beside_an_endpoint_that_answers_ends_the_run(headers):
+    async def use(endpoint: Endpoint, server: Server) -> None:
+        with pytest.raises(
+            EndpointDown, match="answers, but gave a request no whole reply in twice"
+        ):
+            await endpoint.sample(ask(), 1)
+        assert len(server.requests) < 30  # the waits grow though the server asks for none
+
+    options = {"sample_deadline_seconds": 0.3, "backoff_seconds": 0.05}
+    run([error(500, "poison", headers)], use, **options)
 
 
 def test_all_replies_arrive_although_a_quarter_of_the_requests_fail():
