@@ -1,8 +1,8 @@
 """The journal: out/rollouts.jsonl, in which nothing that was paid for is lost.
 
 A run asks for some 35,000 replies over hours, and anything can end it: Ctrl-C, a crash, kill -9,
-a full disk. So every rollout is one JSON line, appended as soon as it is judged, and the next run
-reads the lines back and asks only for what is not there.
+a full disk. So a reply is saved as it comes, a rollout is one JSON line as soon as it is judged,
+and the next run reads the lines back and asks only for what is not there.
 
 Theory of operation:
 
@@ -19,8 +19,8 @@ Theory of operation:
 - A lock file keeps a second process out. Reading needs no lock: lines are only ever added.
 
 The lines, by their "kind": "header" (first, and only there), "sitting" (a process opened the
-journal), "load" (what was read and dropped), "task", "rollout" and "check". Of two lines about the
-same thing the later one counts: a rollout saved without its judgement is judged and saved again.
+journal), "load" (what was read and dropped), "task", "reply" (a rollout that waits for the judge),
+"rollout" (a judged one) and "check". Of two lines about the same thing the later one counts.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ SYNC_SECONDS = 5.0
 REGRADE_WINDOW = 256  # programs with the judge at once, which bounds the texts in memory
 
 ABSENT = "(not there)"
+DAMAGE = (ValueError, KeyError, TypeError, AttributeError)  # what reading a damaged line raises
 
 
 class JournalError(Exception):
@@ -88,6 +89,7 @@ class Journal:
         self.checks: dict[tuple[str, str, int], tuple[int, int]] = {}
         self.load: dict[str, Any] | None = None
         self._rollout_at: dict[Key, int] = {}  # offset of the line that counts
+        self._waiting_at: dict[Key, int] = {}  # the same for replies that are not judged
         self._task_at: dict[str, int] = {}
         self._end = 0  # offset behind the last whole line
         self._torn = False  # whether a failed write may have left something there
@@ -169,7 +171,7 @@ class Journal:
 
     def get(self, key: Key) -> Rollout | None:
         """The whole rollout, judged or not, read back from the file; None when not there."""
-        offset = self._rollout_at.get(key)
+        offset = self._offset(key)
         return None if offset is None else _rollout(self._line(offset))
 
     def fresh_messages(self, task_id: str) -> list[Message]:
@@ -179,17 +181,17 @@ class Journal:
 
     def append(self, rollout: Rollout) -> Record | None:
         """Save a rollout; its record, or None when it is not judged. Raises JournalError."""
-        self._add(
-            "rollout",
+        fields = {
             **rollout.key._asdict(),
-            seed=rollout.seed,
-            messages_hash=rollout.messages_hash,
-            reply=asdict(rollout.reply),
-            program=rollout.program,
-            judgement=rollout.judgement and asdict(rollout.judgement),
-        )
+            "seed": rollout.seed,
+            "messages_hash": rollout.messages_hash,
+            "reply": asdict(rollout.reply),
+            "program": rollout.program,
+        }
         if rollout.judgement is None:
+            self._add("reply", **fields, judgement=None)
             return None
+        self._add("rollout", **fields, judgement=asdict(rollout.judgement))
         arm, task, round_, particle = rollout.key
         return self.records[arm, task][round_, particle]
 
@@ -248,18 +250,36 @@ class Journal:
         with open(self._fd, "rb", closefd=False) as file:
             for number, line in enumerate(file, 1):
                 try:
-                    fields = json.loads(line)
-                    if (fields["kind"] == "header") != (number == 1):
-                        raise ValueError("the header is the first line and only that")
-                    self._take_in(fields, self._end)
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                    self._replay_line(line, number)
+                except DAMAGE as error:
                     if not line.endswith(b"\n"):
-                        return  # killed while it was written
-                    raise JournalError(
-                        f"{self.path}, line {number} is damaged ({type(error).__name__}: {_clip(error)}), and not by a "
-                        "run that was cut off: mend or delete that line, or use --overwrite"
-                    ) from error
+                        break  # killed while it was written
+                    raise self._damaged(number, error) from error
                 self._end += len(line)
+        for offset in self._waiting_at.values():
+            try:
+                _rollout(self._line(offset))
+            except DAMAGE as error:
+                before = (number for number, (at, _) in enumerate(self._lines(), 1) if at == offset)
+                raise self._damaged(next(before), error) from error
+
+    def _replay_line(self, line: bytes, number: int) -> None:
+        if line.startswith(b'{"kind": "reply", ') and line.endswith(b"\n"):
+            # Nearly all of these are judged further on: reading their texts would take much of
+            # the time for nothing. A quote within a string is escaped, so this finds the field.
+            identity, _, _ = line.partition(b', "seed": ')
+            self._waiting_at[_key(json.loads(identity + b"}"))] = self._end
+            return
+        fields = json.loads(line)
+        if (fields["kind"] == "header") != (number == 1):
+            raise ValueError("the header is the first line and only that")
+        self._take_in(fields, self._end)
+
+    def _damaged(self, number: int, error: Exception) -> JournalError:
+        return JournalError(
+            f"{self.path}, line {number} is damaged ({type(error).__name__}: {_clip(error)}), and "
+            "not by a run that was cut off: mend or delete that line, or use --overwrite"
+        )
 
     def _mend(self) -> None:
         """Cut off a torn end; give a whole last line the line end that it was killed before."""
@@ -279,7 +299,7 @@ class Journal:
         self._add("sitting")
 
     def _add(self, kind: str, **fields: Any) -> None:
-        line = _encode({"kind": kind, "at": round(time.time(), 3), **fields})
+        line = _encode({"kind": kind, **fields, "at": round(time.time(), 3)})
         with _told(self.path):
             self._untear()
             self._torn = True
@@ -315,6 +335,10 @@ class Journal:
                 yield offset, line
                 offset += len(line)
 
+    def _offset(self, key: Key) -> int | None:
+        """Where the line is that counts for a rollout."""
+        return self._rollout_at.get(key, self._waiting_at.get(key))
+
     def _line(self, offset: int) -> dict[str, Any]:
         with open(self._fd, "rb", closefd=False) as file:
             file.seek(offset)
@@ -331,6 +355,8 @@ class Journal:
         self._take_in_time(fields["at"], kind == "sitting")
         if kind == "rollout":
             self._take_in_rollout(_rollout(fields), offset)
+        elif kind == "reply":
+            self._waiting_at[_key(fields)] = offset
         elif kind == "task":
             facts = TaskFacts(**fields["facts"])
             self.facts[facts.id] = facts
@@ -360,8 +386,7 @@ class Journal:
 
     def _take_in_rollout(self, rollout: Rollout, offset: int) -> None:
         self._rollout_at[rollout.key] = offset
-        if rollout.judgement is None:
-            return
+        self._waiting_at.pop(rollout.key, None)
         arm, task, round_, particle = rollout.key
         self.records.setdefault((arm, task), {})[round_, particle] = Record.of(rollout)
 
@@ -441,7 +466,7 @@ async def regrade(
 
 
 def _check_tasks(journal: Journal, tasks: Mapping[str, Task]) -> None:
-    for task_id in sorted({key.task for key in journal._rollout_at}):
+    for task_id in sorted({key.task for key in (*journal._rollout_at, *journal._waiting_at)}):
         if task_id not in tasks:
             raise JournalError(
                 f"{journal.path} has rollouts of {task_id}, which is not among the tasks read: "
@@ -458,14 +483,17 @@ async def _judge_again(
     out: BinaryIO,
     changes: Counter[tuple[str, str]],
 ) -> None:
-    """Copy the lines behind the header in their order, rollouts with their new judgement."""
+    """Copy the lines behind the header in their order, rollouts with their new judgement.
+
+    Of two lines about one rollout the one that counts is copied.
+    """
     pending: deque[bytes | asyncio.Task[bytes]] = deque()
 
     async def again(fields: dict[str, Any]) -> bytes:
         new = await judge.grade(fields["program"], tasks[fields["task"]])
         old = fields["judgement"]
         changes["unjudged" if old is None else old["verdict"], new.verdict] += 1
-        return _encode({**fields, "judgement": asdict(new)})
+        return _encode({**fields, "kind": "rollout", "judgement": asdict(new)})
 
     async def write_oldest() -> None:
         oldest = pending.popleft()
@@ -474,8 +502,9 @@ async def _judge_again(
     try:
         for offset, line in journal._lines():
             fields = json.loads(line)
-            if fields["kind"] == "rollout" and journal._rollout_at[_key(fields)] == offset:
-                pending.append(asyncio.create_task(again(fields)))
+            if fields["kind"] in ("reply", "rollout"):
+                if journal._offset(_key(fields)) == offset:
+                    pending.append(asyncio.create_task(again(fields)))
             elif fields["kind"] != "header":
                 pending.append(line)
             if len(pending) == REGRADE_WINDOW:

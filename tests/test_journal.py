@@ -148,6 +148,20 @@ def test_a_later_line_counts(tmp_path):
         assert journal.get(rollout().key) == rollout()
 
 
+def test_a_reply_that_was_not_judged_is_checked(tmp_path):
+    odd = replace(unjudged(7), key=Key("base", 't/1, "seed": ] }', 0, 7))
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        for one in (unjudged(0), odd, unjudged(1), rollout(1)):
+            journal.append(one)
+    with closing(Journal.read(tmp_path)) as journal:
+        assert journal.get(odd.key) == odd
+    path = tmp_path / "rollouts.jsonl"
+    whole = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*whole[:2], whole[2][:-9] + "\n", *whole[3:]]))
+    with pytest.raises(JournalError, match="line 3 is damaged"):
+        Journal.read(tmp_path)
+
+
 def test_the_same_is_not_written_twice(tmp_path):
     load = {"read": 3, "splits": ("test", "valid")}
     for _ in range(2):
@@ -259,6 +273,8 @@ def test_a_task_that_changed_is_refused(tmp_path, change, told):
         b"\n",
         b"not json\n",
         b'{"kind": "rollout", "arm": "base"\n',
+        b'{"kind": "reply", "arm": "base"\n',
+        b'{"kind": "reply", "arm": "base", "seed": 1}\n',
         b'{"kind": "rollout", "at": 1.0, "arm": "base"}\n',
         b'{"kind": "surprise", "at": 1.0}\n',
         b'{"kind": "header", "format": 1, "settings": {}}\n',
@@ -367,7 +383,7 @@ def test_a_journal_cut_anywhere_keeps_its_whole_lines(tmp_path):
     whole = path.read_bytes()
     ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
     near_ends = {end + by for end in ends for by in (-2, -1, 0, 1)}
-    for cut in sorted({*range(0, len(whole), 97), *near_ends} & {*range(len(whole))}):
+    for cut in sorted({*range(0, len(whole), 61), *near_ends} & {*range(len(whole))}):
         # A last line that lacks only its line end is whole, too.
         kept = sum(end <= cut + 1 for end in ends)
         path.write_bytes(whole[:cut])
@@ -550,10 +566,13 @@ def test_regrade_puts_in_the_new_verdicts_and_keeps_the_rest(tmp_path):
         journal.append(rollout(1000))  # it goes on in the new file
 
     after = lines(tmp_path)
-    assert len(after) == len(before) + 2  # the sitting of the regrade, and one rollout more
+    # Less the reply that was judged later, and one more: the sitting of the regrade.
+    del before[4]
+    assert len(after) == len(before) + 2
+    redone = {"kind": "rollout", "judgement": None}
     for old, new in zip(before[1:], after[1:], strict=False):
-        assert {**old, "judgement": 0} == {**new, "judgement": 0}
-    assert after[4]["judgement"] is None  # a line that a later one replaced stays as it is
+        assert new["kind"] == old["kind"].replace("reply", "rollout")
+        assert old | redone == new | redone
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rollouts.jsonl", "rollouts.lock"]
     with Journal.open(tmp_path, now) as journal:
         assert len(records(journal)) == 601
