@@ -111,7 +111,9 @@ class Config:
     no_comments: bool = flag(False, "ask for programs without comments")
     concurrency: int = flag(64, "requests in flight")
     give_up_after: float = flag(30.0, "minutes to wait for an endpoint that does not answer")
-    max_total_tokens: int | None = flag(None, "stop at this many tokens, prompts included")
+    max_total_tokens: int | None = flag(
+        None, "stop at this many tokens, prompts and what is saved included"
+    )
     out: str | None = flag(None, "folder to write to (default: out, or out/dry-run)")
     dry_run: bool = flag(False, "toy tasks and a scripted policy: no key and no network")
     reuse: bool = flag(False, "make no request; print the report from the folder again")
@@ -424,8 +426,12 @@ async def sample(config: Config, loaded: Loaded) -> None:
         )
         planned, line = plan_line(loaded.tasks, prompts, config)
         say(line)
-        saved = sum(len(records) for records in journal.records.values())
-        progress = Progress(planned, saved)
+        records = [record for saved in journal.records.values() for record in saved.values()]
+        # A budget is for the whole run: what earlier sittings spent counts.
+        policy.tokens_used += sum(
+            (record.prompt_tokens or 0) + (record.completion_tokens or 0) for record in records
+        )
+        progress = Progress(planned, len(records))
         swarm = Swarm(policy, judge, journal, prompts, config.seed, progress.add, progress.skip)
         try:
             with stopping_on_signals(policy):
