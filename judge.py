@@ -413,6 +413,40 @@ TIME_LIMITS = 2  # time limits after which a program is run no further
 REPLY_SECONDS = 60  # what a worker may take for an answer beyond the limits of a case
 
 
+# What the sandbox is made of, and what has it.
+LAYERS = {
+    "Landlock": "Linux 5.13 or newer, with landlock among the security modules it starts with",
+    "seccomp": "Linux on x86_64 or aarch64, in a container that allows it",
+}
+
+# A hostile program: it prints what it could do. It reads whom to attack from stdin.
+ATTACK = """
+import os, sys, socket
+
+def read(): open(victim).read(1)
+def write(): os.open(folder, os.O_TMPFILE | os.O_WRONLY)
+def connect(): socket.socket()
+def fork(): os.fork() or os._exit(0)
+def kill(): os.kill(int(judge), 0)
+def look(): os.listdir("/proc/self/fd")
+
+judge, victim, folder = sys.stdin.read().split("\\n")[:3]
+for attack in read, write, connect, fork, kill, look:
+    try:
+        attack()
+        print(attack.__name__)
+    except OSError:
+        pass
+print("end")
+"""
+
+
+def _has(layer: str) -> bool:
+    if layer == "Landlock":
+        return worker_side.landlock_abi() > 0
+    return worker_side.seccomp_works()
+
+
 class Judge:
     """A pool of worker processes that judges programs.
 
@@ -438,6 +472,7 @@ class Judge:
                 "that you trust with --sandbox off"
             )
         self.limits, self.sandbox = limits, sandbox
+        self._layers = [name for name in LAYERS if sandbox and _has(name)]
         self.workers = workers or default_workers(limits)
         self._threads = ThreadPoolExecutor(self.workers, "judge")
         self._idle: queue.LifoQueue[_Worker] = queue.LifoQueue()
@@ -522,7 +557,44 @@ class Judge:
         Raises:
             JudgeFault: no worker could run it.
         """
-        return SandboxReport("sandbox: not checked", ())
+        if not self.sandbox:
+            line = "sandbox: OFF: programs run with all rights of this user"
+            return SandboxReport(line, tuple(LAYERS))
+        missing = [f"{name} ({LAYERS[name]})" for name in LAYERS if name not in self._layers]
+        done = self._attack() if self._layers else []
+        if done and not missing:
+            missing = [f"a program could {', '.join(done)}"]
+        kernel = f"Landlock {worker_side.landlock_abi()}, seccomp"
+        holds = "no file but Python's library, no write, network, process or signal"
+        limits = self.limits
+        line = f"sandbox: {holds} ({kernel}); " if not missing else "sandbox: NOT HELD: "
+        line += "; ".join(missing) + ("; " if missing else "")
+        line += f"{self.workers} worker{'s' * (self.workers > 1)} of {limits.memory_mb} MiB"
+        return SandboxReport(line, tuple(missing))
+
+    def _attack(self) -> list[str]:
+        """Run ATTACK and return what it could do."""
+        task = f"{os.getpid()}\n{Path(__file__).resolve()}\n{tempfile.gettempdir()}\n"
+        cause = ""
+        for attempt in range(ATTEMPTS):
+            try:
+                worker = self._take(fresh=attempt > 0)
+            except (OSError, _WorkerLost) as error:
+                cause = str(error)
+                continue
+            try:
+                if worker.compile(ATTACK.encode()).kind == b"P":
+                    ended = worker.run(task.encode())
+                    done = worker.read(1, 0, worker.printed(1)).decode()
+                    if ended.kind == b"C" and ended.status == 0 and done.endswith("end\n"):
+                        worker.end()
+                        self._idle.put(worker)
+                        return done.splitlines()[:-1]
+                cause = worker.read(2, 0, 10_000).decode(errors="replace").strip()
+            except (OSError, _WorkerLost) as error:
+                cause = str(error)
+            self._drop(worker)
+        raise JudgeFault(f"the judge could not check itself: {cause}")
 
     def _take(self, fresh: bool) -> _Worker:
         if not fresh:
@@ -530,7 +602,7 @@ class Judge:
                 return self._idle.get_nowait()
             except queue.Empty:
                 pass
-        worker = _Worker(self.limits, self.sandbox)
+        worker = _Worker(self.limits, self._layers)
         self._all.add(worker)
         if self._closing:
             worker.kill()
@@ -574,7 +646,7 @@ class _Ended(NamedTuple):
 class _Worker:
     """A worker process and the three files through which its cases read and print."""
 
-    def __init__(self, limits: Limits, sandbox: bool) -> None:
+    def __init__(self, limits: Limits, layers: Sequence[str]) -> None:
         self.limits = limits
         self.patience = int(limits.wall_seconds * worker_side.STARVED_WALLS + REPLY_SECONDS)
         self.files: list[int] = []
@@ -586,13 +658,13 @@ class _Worker:
         try:
             with theirs:
                 self.files = [_scratch_file() for _ in range(3)]
-                self._start(theirs, sandbox)
+                self._start(theirs, layers)
             self._expect(b"R")
         except BaseException:
             self.close()
             raise
 
-    def _start(self, theirs: socket.socket, sandbox: bool) -> None:
+    def _start(self, theirs: socket.socket, layers: Sequence[str]) -> None:
         limits = self.limits
         memory, output = limits.memory_mb << 20, limits.output_mb << 20
         arguments = [theirs.fileno(), limits.cpu_seconds, limits.wall_seconds, memory, output]
@@ -600,7 +672,7 @@ class _Worker:
         flags = ["-S", "-s", "-P", "-B", "-X", "utf8"]
         command = [sys.executable, *flags, worker_side.__file__, *map(str, arguments)]
         self.process = subprocess.Popen(
-            [*command, "on" if sandbox else "off"],
+            [*command, " ".join(layers)],
             stdin=self.files[0],
             stdout=self.files[1],
             stderr=self.files[2],

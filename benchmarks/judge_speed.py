@@ -1,0 +1,147 @@
+"""What a case costs: our judge against an interpreter a case, in one run.
+
+    python benchmarks/judge_speed.py [--cases N]
+
+The plain way is what most scripts do: subprocess.run([python, "-I", "-S", file]) a case in a pool
+of as many threads. CPU time is that of all processes, this one included, start-up of the workers
+too. The floor is a bare os.fork + waitpid of an interpreter that has imported the same modules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from data import Case, Task
+from judge import Judge, same_output
+
+TRIVIAL = "a, b = map(int, input().split())\nprint(a + b)\n"
+IMPORTS = (
+    "import sys, math, random, re\n"
+    "from bisect import bisect_left\n"
+    "from collections import Counter, defaultdict, deque\n"
+    "from functools import lru_cache, reduce\n"
+    "from heapq import heappop, heappush\n"
+    "from itertools import accumulate, permutations\n" + TRIVIAL
+)
+WRONG = "a, b = map(int, input().split())\nprint(a - b - 1)\n"
+CASES_A_PROGRAM = 25
+
+
+def task(number: int, cases: int) -> Task:
+    """A task of sums, all cases visible."""
+    sums = tuple(Case(f"{a} {number}\n", f"{a + number}\n") for a in range(cases))
+    return Task(f"bench/{number}", f"{number}", f"{number}", "", 0, sums, ())
+
+
+def cpu() -> float:
+    """CPU seconds of this process and of all its ended children."""
+    both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in both)
+
+
+def measure(work: Callable[[], None], cases: int) -> tuple[float, float]:
+    """CPU and wall milliseconds a case."""
+    used, start = cpu(), time.perf_counter()
+    work()
+    return (cpu() - used) / cases * 1e3, (time.perf_counter() - start) / cases * 1e3
+
+
+def ours(programs: list[str], cases: int, workers: int, right: bool) -> None:
+    """Judge each program on a task of its own, pool started and ended."""
+
+    async def run() -> None:
+        async with Judge(workers) as judge:
+            grades = [judge.grade(text, task(i, cases)) for i, text in enumerate(programs)]
+            for judgement in await asyncio.gather(*grades):
+                assert judgement.accepted is right, judgement
+
+    asyncio.run(run())
+
+
+def plain(programs: list[str], cases: int, workers: int, right: bool) -> None:
+    """The same by an interpreter a case."""
+
+    def one(job: tuple[str, Case]) -> bool:
+        path, case = job
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", path],
+            input=case.input.encode(),
+            capture_output=True,
+            timeout=60,
+        )
+        return done.returncode == 0 and same_output(case.output.encode(), done.stdout)
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(workers) as pool:
+        jobs = []
+        for i, text in enumerate(programs):
+            path = Path(folder, f"{i}.py")
+            path.write_text(text)
+            jobs += [(str(path), case) for case in task(i, cases).visible]
+        assert all(result is right for result in pool.map(one, jobs))
+
+
+FLOOR = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+import sandbox
+for name in sandbox.PRELOAD:
+    __import__(name)
+for _ in range(int(sys.argv[2])):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+"""
+
+
+def floor(cases: int) -> None:
+    """Bare forks of an interpreter with the worker's modules."""
+    here = str(Path(__file__).resolve().parent.parent)
+    command = [sys.executable, "-S", "-c", FLOOR, here, str(cases)]
+    subprocess.run(command, check=True, env={"PATH": os.defpath})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="CPU and wall a case, ours and the plain way.")
+    parser.add_argument("--cases", type=int, default=2000, help="cases a measurement")
+    total = parser.parse_args().cases
+    many = total // CASES_A_PROGRAM
+    floor_cpu = measure(lambda: floor(total), total)[0] - measure(lambda: floor(0), total)[0]
+    print(f"bare os.fork + waitpid of the same process: {floor_cpu:.2f} ms of CPU\n")
+    print(f"{'a case':34}{'CPU ms':>8}{'plain':>8}{'ratio':>7}{'wall ms':>9}{'plain':>8}{'ratio':>7}")
+    for name, text, each, right in (
+        ("trivial program, 1 worker", TRIVIAL, CASES_A_PROGRAM, True),
+        ("contest imports, 1 worker", IMPORTS, CASES_A_PROGRAM, True),
+        ("fails 9 visible cases, 1 worker", WRONG, 9, False),
+    ):
+        count = many if each == CASES_A_PROGRAM else total // each
+        programs = [f"{text}#{i}\n" for i in range(count)]
+        cases = count * each
+        a = measure(lambda: ours(programs, each, 1, right), cases)  # noqa: B023
+        b = measure(lambda: plain(programs, each, 1, right), cases)  # noqa: B023
+        print(
+            f"{name:34}{a[0]:8.2f}{b[0]:8.2f}{b[0] / a[0]:7.1f}{a[1]:9.2f}{b[1]:8.2f}"
+            f"{b[1] / a[1]:7.1f}"
+        )
+        if name.startswith("trivial"):
+            print(f"{'  CPU over the bare fork':34}{a[0] / floor_cpu:8.2f}")
+    programs = [f"{TRIVIAL}#{i}\n" for i in range(many)]
+    for workers in (1, 2):
+        wall = measure(lambda: ours(programs, CASES_A_PROGRAM, workers, True), 1)[1]  # noqa: B023
+        print(f"{workers} worker(s): {many * CASES_A_PROGRAM / wall * 1e3:.0f} cases/s")
+
+
+if __name__ == "__main__":
+    main()
