@@ -173,7 +173,9 @@ def test_kill_9_at_random_moments_costs_only_what_was_in_flight(server, undistur
     while kills < KILLS:
         asked = len(server.log())
         process = start(*SMALL, *server.flags, out=out)
-        wait_for(process, out, len(paid) + rng.randrange(2 * total // (KILLS + 1)))
+        # From one start to the next a share of the run is done, more or less.
+        share = total // (KILLS + 1)
+        wait_for(process, out, (kills + 1) * share - rng.randrange(share))
         time.sleep(rng.uniform(0, 0.1))
         process.kill()
         process.communicate()
