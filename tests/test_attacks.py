@@ -833,9 +833,9 @@ MEDDLING = {
     "affinity": "os.sched_setaffinity(T['pid'], [min(os.sched_getaffinity(0))])",
     "scheduler": "os.sched_setscheduler(T['pid'], os.SCHED_IDLE, os.sched_param(0))",
     "memory killer's score": "open(f'/proc/{T[\"pid\"]}/oom_score_adj', 'w').write('999')",
-    "no files for it": """
-import resource
-resource.prlimit({pid}, resource.RLIMIT_NOFILE, (0, 0))
+    "ptrace attach": """
+assert libc.ptrace(16, T['pid'], 0, 0) == 0
+os.waitpid(T['pid'], 0x40000000)
 """,
     "ptrace seize": "assert libc.ptrace(0x4206, T['pid'], 0, 0) == 0",
 }
