@@ -611,8 +611,9 @@ def _told(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        raise JournalError(
-            f"cannot use {path}: {error.strerror}; what was saved before is whole: "
-            + ("free some space and run the same command again" if full else "use another --out")
-        ) from error
+        advice = "use --out for a folder that can be written"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            advice = (
+                "what was saved before is whole: free some space and run the same command again"
+            )
+        raise JournalError(f"cannot use {path}: {error.strerror}; {advice}") from error
