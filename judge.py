@@ -486,8 +486,12 @@ class Judge:
     async def __aexit__(self, *_: object) -> None:
         self._closing = True
         for worker in list(self._all):
-            worker.kill()
-        await asyncio.get_running_loop().run_in_executor(None, self._close)
+            if not worker.idle:
+                worker.kill()
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._close)
+        except RuntimeError:  # no thread can start
+            self._close()
 
     def _close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -517,7 +521,10 @@ class Judge:
         job = self._jobs.get(key)
         if job is None:
             loop = asyncio.get_running_loop()
-            job = loop.run_in_executor(self._threads, self._judge, source, task, every_case)
+            try:
+                job = loop.run_in_executor(self._threads, self._judge, source, task, every_case)
+            except RuntimeError as error:  # no thread can start, or the judge is closed
+                raise JudgeFault(f"judge fault on {task.id}: {error}") from error
             job.add_done_callback(lambda done: self._forget_failure(key, done))
             self._jobs[key] = job
         return await asyncio.shield(job)
@@ -564,7 +571,9 @@ class Judge:
         done = self._attack() if self._layers else []
         if done and not missing:
             missing = [f"a program could {', '.join(done)}"]
+        isolated = all(worker.isolated for worker in self._all)
         kernel = f"Landlock {worker_side.landlock_abi()}, seccomp"
+        kernel += ", namespaces" if isolated else "; no namespaces: can see process ids"
         holds = "no file but Python's library, no write, network, process or signal"
         limits = self.limits
         line = f"sandbox: {holds} ({kernel}); " if not missing else "sandbox: NOT HELD: "
@@ -650,6 +659,7 @@ class _Worker:
         self.limits = limits
         self.patience = int(limits.wall_seconds * worker_side.STARVED_WALLS + REPLY_SECONDS)
         self.files: list[int] = []
+        self.idle = False  # no program process is below it
         self.process: subprocess.Popen[bytes] | None = None
         self.sock, theirs = socket.socketpair()
         # A timeout of the kernel's: one of Python's costs two more system calls a message.
@@ -659,7 +669,8 @@ class _Worker:
             with theirs:
                 self.files = [_scratch_file() for _ in range(3)]
                 self._start(theirs, layers)
-            self._expect(b"R")
+            self.isolated = bool(self._expect(b"R").status)
+            self.idle = True
         except BaseException:
             self.close()
             raise
@@ -685,6 +696,7 @@ class _Worker:
     def compile(self, source: bytes) -> _Ended:
         """Hand over a program: kind P when it compiled, S when not, E when that killed it."""
         self._clear(source)
+        self.idle = False
         self._send(b"P")
         return self._receive()
 
@@ -697,7 +709,12 @@ class _Worker:
     def end(self) -> None:
         """End the program process; the worker is then ready for the next program."""
         self._send(b"E")
+        self.ended()
+
+    def ended(self) -> None:
+        """Wait until the program process has ended."""
         self._expect(b"E")
+        self.idle = True
 
     def printed(self, descriptor: int) -> int:
         """How many bytes the case wrote to stdout (1) or stderr (2)."""
@@ -738,9 +755,10 @@ class _Worker:
             reply += part
         return _Ended(*worker_side.REPLY.unpack(reply))
 
-    def _expect(self, kind: bytes) -> None:
+    def _expect(self, kind: bytes) -> _Ended:
         if (reply := self._receive()).kind != kind:
             raise _WorkerLost(f"out of step: expected {kind!r}, got {reply}")
+        return reply
 
     def _obituary(self) -> str:
         if self.process is None:
@@ -760,10 +778,13 @@ class _Worker:
 
     def close(self) -> None:
         """End the worker and free its files."""
-        self.kill()
+        self.sock.close()  # an idle worker then ends by itself, and leaves no orphan behind
         if self.process:
-            self.process.wait()
-        self.sock.close()
+            try:
+                self.process.wait(1 if self.idle else 0)
+            except subprocess.TimeoutExpired:
+                self.kill()
+                self.process.wait()
         for file in self.files:
             os.close(file)
         self.files = []
@@ -805,7 +826,8 @@ class _Trial:
             visible = hidden = 0
             self.fail(task.visible[0], 0, False, *self.why(ended))
             if ended.kind == b"S":
-                self.worker._expect(b"E")
+                self.worker.ended()
+            self.worker.idle = True
         else:
             raise _WorkerLost(f"no program process: {self.last_error()}")
         return Judgement(

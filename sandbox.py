@@ -21,8 +21,11 @@ What holds a case, from the kernel, with no root, no container and no helper pro
                signal to a process outside, no ptrace
     seccomp    a list of the system calls that computing and printing need. All else is refused:
                sockets, processes (threads are fine), signals, and whatever a kernel adds later.
-    namespaces where the machine allows them: own process ids, network, IPC and an own root
-               directory, in which even the names of other files and processes are gone
+    namespaces where the machine allows them: own process ids and /proc, no network device, own
+               IPC
+
+What none of them hides: a case can ask stat(2) whether a path exists and how large the file is,
+read the clock, and measure how loaded the machine is.
 
 The program process takes Landlock and most of the filter before it reads the program, for all of
 its cases; each case adds the rest. The worker, outside of both, watches what runs and kills it at
@@ -59,8 +62,8 @@ from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 # A reply to the judge: kind, wait status, CPU seconds, why it was stopped. The kinds:
-#   R ready | P compiled | S did not compile | C a case ended | E the program process ended
-#   X could not be locked in
+#   R ready (status 1: in namespaces) | P compiled | S did not compile | C a case ended
+#   E the program process ended | X a process could not be locked in
 REPLY = struct.Struct("=cidB")
 CPU, WALL, THREADS = 1, 2, 3  # why; 0: it ended by itself
 FILENAME = "program.py"  # what tracebacks call the program
@@ -73,14 +76,23 @@ MAX_THREADS = 256
 
 # What a case costs is mostly its fork, and that grows with what the worker has imported: pages to
 # copy and shared libraries to map. So it imports little more than it needs itself.
-PRELOAD = (
-    *("bisect", "collections", "functools", "heapq", "itertools", "math", "operator", "re"),
-    *("string", "typing"),
-)
+PRELOAD = ("collections", "functools", "itertools", "math", "operator", "re", "string", "typing")
 # Imported in the program process when the program names them, so that its cases need not. Some
 # load shared libraries from outside of Python's own folders, which no case may read.
 PRELOAD_IF_NAMED = (
-    *("array", "ast", "base64", "binascii", "bz2", "calendar", "cmath", "copy", "csv", "ctypes"),
+    *(
+        "array",
+        "ast",
+        "base64",
+        "binascii",
+        "bisect",
+        "bz2",
+        "calendar",
+        "cmath",
+        "copy",
+        "csv",
+        "ctypes",
+    ),
     *("dataclasses", "datetime", "decimal", "fractions", "hashlib", "heapq", "inspect", "json"),
     *("lzma", "numbers", "pickle", "pprint", "queue", "random", "secrets", "statistics"),
     *("struct", "textwrap", "threading", "timeit", "traceback", "unicodedata", "uuid", "zlib"),
@@ -92,18 +104,25 @@ def main() -> None:
     sock = int(sys.argv[1])
     cpu_seconds, wall_seconds = float(sys.argv[2]), float(sys.argv[3])
     memory, output = int(sys.argv[4]), int(sys.argv[5])
+    layers = sys.argv[6].split()
+    for name, most in (("RLIMIT_AS", memory), ("RLIMIT_FSIZE", output + 1)):
+        hard = resource.getrlimit(getattr(resource, name))[1]
+        if hard != resource.RLIM_INFINITY and hard < most:  # a verdict would mean less than it says
+            sys.exit(f"the hard limit {name} is {hard} here, a case may take {most} (see ulimit)")
+    isolated = bool(layers) and _isolate()
     preload(PRELOAD)
     for name in ("exit", "quit"):  # the site module, which is not loaded, would define them
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     sys.set_int_max_str_digits(0)  # contests print long integers
     compile("", FILENAME, "exec")  # sets up the parser, which takes a millisecond
     os.environ.clear()
-    layers = sys.argv[6].split()
     cage = Cage(layers) if layers else None
     worker = _Worker(sock, cpu_seconds, wall_seconds, memory, output, cage)
     gc.collect()
     gc.freeze()
+    worker.reply(b"R", int(isolated))
     worker.serve()
+    os._exit(0)
 
 
 def preload(names: Iterable[str]) -> None:
@@ -152,7 +171,6 @@ class _Worker:
 
     def serve(self) -> None:
         """The worker: fork a program process on demand, watch it and say how it ended."""
-        self.reply(b"R", 0)
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))  # for watch()
         while os.read(self.sock, 1):
             self.running[0] = self.running[1] = 0
@@ -167,7 +185,7 @@ class _Worker:
         It is done here so that a case that ends in time costs the program process one fork, one
         wait and one message.
         """
-        judge, seen, start = os.getppid(), 0, 0.0
+        judge, seen, start = os.getppid(), 0, 0.0  # 0 in a namespace: there _isolate() looks
         while True:
             if _LINUX:
                 signal.sigtimedwait((signal.SIGCHLD,), TICK_SECONDS)
@@ -358,6 +376,10 @@ _SYSCALLS = {  # name: (x86_64, aarch64)
 }
 _ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, audit code
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
+NAMESPACES = 0x10000000 | 0x00020000 | 0x20000000 | 0x40000000 | 0x08000000
+# ... of users, mounts, process ids, network, IPC
+MS_PRIVATE, MS_NO_EXTRAS = 0x44000, 0xE  # with all below; no set-user-id, devices or programs
+NOT_ISOLATED = 99  # exit status
 
 
 def _syscall(name: str, *arguments: Any) -> int:
@@ -384,6 +406,54 @@ def landlock_abi() -> int:
         return 0
 
 
+def _isolate() -> bool:
+    """Go on in a process with namespaces of its own, or in this one when that is not allowed.
+
+    With its own process ids and its own /proc a case sees no other process, also none to ask
+    stat(2) about, and the network has no device. The processes that were left behind wait for
+    the new one, and end with it or with the judge.
+    """
+    pid = os.fork()
+    if pid:
+        if _wait_until_end(pid):
+            os._exit(0)
+        return False
+    _die_with_parent()
+    user, group = os.getuid(), os.getgid()
+    if _libc.unshare(NAMESPACES) == 0:
+        for name, text in (
+            ("setgroups", "deny"),
+            ("uid_map", f"{user} {user} 1"),
+            ("gid_map", f"{group} {group} 1"),
+        ):
+            with contextlib.suppress(OSError), open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+        pid = os.fork()
+        if pid == 0:
+            _die_with_parent()
+            alone = _libc.mount(None, b"/", None, MS_PRIVATE, None) == 0
+            if alone and _libc.mount(b"proc", b"/proc", b"proc", MS_NO_EXTRAS, None) == 0:
+                return True
+            os._exit(NOT_ISOLATED)
+        if _wait_until_end(pid):
+            os._exit(0)
+    os._exit(NOT_ISOLATED)
+
+
+def _wait_until_end(pid: int) -> bool:
+    """Wait for a process that may have isolated itself, and say whether it had."""
+    parent = os.getppid()
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))
+    while os.getppid() == parent:
+        signal.sigtimedwait((signal.SIGCHLD,), TICK_SECONDS)
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
+            return status != NOT_ISOLATED << 8
+    os.killpg(0, signal.SIGKILL)
+    return True
+
+
 def seccomp_works() -> bool:
     """Whether this kernel and architecture have the filters that are written here."""
     try:
@@ -401,11 +471,11 @@ class Cage:
 
     def __init__(self, layers: list[str]) -> None:
         _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        _syscall("capset", struct.pack("=Ii", 0x20080522, 0), bytes(24))
         self.layers = layers
         if "Landlock" in layers:
             self.ruleset = _landlock_ruleset(_library_paths())
         if "seccomp" in layers:
-            _syscall("capset", struct.pack("=Ii", 0x20080522, 0), bytes(24))
             self.prepare_filters()
 
     def prepare_filters(self) -> None:
