@@ -99,10 +99,14 @@ class Arena:
 
 @pytest.fixture(scope="module")
 def arena() -> Iterator[Arena]:
+    """Meanwhile orphans become our children, so that none escapes the count."""
+    subreaper = 36  # PR_SET_CHILD_SUBREAPER
+    ctypes.CDLL(None).prctl(subreaper, 1, 0, 0, 0)
     arena = Arena()
     yield arena
     arena.close()
     assert not children(os.getpid())
+    ctypes.CDLL(None).prctl(subreaper, 0, 0, 0, 0)
 
 
 def children(parent: int) -> set[int]:
@@ -128,8 +132,7 @@ def state(pid: int) -> str:
 
 @pytest.fixture(autouse=True)
 def no_process_is_left(arena: Arena) -> Iterator[None]:
-    """Orphans become our children, so that none escapes the count; only the workers may stay."""
-    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+    """After each attack only the workers may be there."""
     yield
     workers = arena.workers()
     assert children(os.getpid()) == workers

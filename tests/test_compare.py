@@ -129,13 +129,13 @@ def test_a_long_output_is_compared_to_its_end(unit: bytes) -> None:
     assert not same_output(unit, expected)
 
 
-def test_the_comparison_of_4_mib_takes_little_memory() -> None:
-    expected = b"12 " * (4 * 2**20 // 3)
-    got = b"12\n" * (4 * 2**20 // 3)
+def test_the_comparison_of_1_mib_takes_little_memory() -> None:
+    expected = b"12 " * (2**20 // 3)
+    got = b"12\n" * (2**20 // 3)
     tracemalloc.start()
     try:
         assert same_output(expected, got)
-        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+        assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()
 
@@ -202,13 +202,13 @@ def neighbour(rng: random.Random, token: str) -> str:
 def test_random_tokens_against_exact_fractions() -> None:
     rng = random.Random(0)
     answers = []
-    for _ in range(40_000):
+    for _ in range(20_000):
         want = random_token(rng)
         have = neighbour(rng, want) if rng.random() < 0.7 else random_token(rng)
         answer = oracle(want, have)
         assert same_output(want.encode(), have.encode()) == answer, (want, have)
         answers.append(answer and want != have)
-    assert 8_000 < sum(answers) < 32_000  # both answers are tried
+    assert 4_000 < sum(answers) < 16_000  # both answers are tried
 
 
 def test_random_outputs_against_exact_fractions() -> None:
