@@ -135,7 +135,7 @@ def test_the_comparison_of_1_mib_takes_little_memory() -> None:
     tracemalloc.start()
     try:
         assert same_output(expected, got)
-        assert tracemalloc.get_traced_memory()[1] < 2**20
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20  # split whole, both would be 30 MiB
     finally:
         tracemalloc.stop()
 
