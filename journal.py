@@ -504,7 +504,8 @@ async def _judge_again(
 ) -> None:
     """Copy the lines behind the header in their order, rollouts with their new judgement.
 
-    Of two lines about one rollout the one that counts is copied.
+    Of two lines about one rollout the one that counts is copied. Checks are not: they were counted
+    by the old judge, and are made again.
     """
     pending: deque[bytes | asyncio.Task[bytes]] = deque()
 
@@ -524,7 +525,7 @@ async def _judge_again(
             if fields["kind"] in ("reply", "rollout"):
                 if journal._offset(_key(fields)) == offset:
                     pending.append(asyncio.create_task(again(fields)))
-            elif fields["kind"] != "header":
+            elif fields["kind"] not in ("header", "check"):
                 pending.append(line)
             if len(pending) == REGRADE_WINDOW:
                 await write_oldest()

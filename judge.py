@@ -410,6 +410,7 @@ class SandboxReport:
 TEXT_LIMIT = 1000  # characters of an input, an output or an error that a Failure keeps
 ATTEMPTS = 3  # workers that may fail on one program before it is a JudgeFault
 TIME_LIMITS = 2  # time limits after which a program is run no further
+REMEMBERED = 100_000  # judgements kept for programs that come again
 REPLY_SECONDS = 60  # what a worker may take for an answer beyond the limits of a case
 
 
@@ -503,7 +504,7 @@ class Judge:
     ) -> Judgement:
         """Judge a program: all visible cases, then the hidden ones up to the first failure.
 
-        The same program on the same task is judged once in the life of this judge. Cancelling
+        The same program on the same task is judged once (the last REMEMBERED are kept). Cancelling
         a grade leaves the pool as it was.
 
         Args:
@@ -527,6 +528,8 @@ class Judge:
                 raise JudgeFault(f"judge fault on {task.id}: {error}") from error
             job.add_done_callback(lambda done: self._forget_failure(key, done))
             self._jobs[key] = job
+            if len(self._jobs) > REMEMBERED:
+                self._jobs.pop(next(iter(self._jobs)))
         return await asyncio.shield(job)
 
     def _forget_failure(
@@ -849,7 +852,9 @@ class _Trial:
                 break
             ended = self.worker.run(case.input.encode("utf-8", "surrogatepass"))
             if ended.kind != b"C":
-                raise _WorkerLost(f"no case: {ended}: {self.last_error()}")
+                raise _WorkerLost(
+                    f"a program process was lost (wait status {ended.status}) {self.last_error()}"
+                )
             verdict, got = self.verdict(ended, case)
             if verdict == "accepted":
                 passed += 1

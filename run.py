@@ -457,6 +457,8 @@ async def judge_again(asked: Config) -> None:
         judge, sandbox_line = await open_judge(config, stack)
         journal = stack.enter_context(Journal.open(config.folder, settings))
         if asked.regrade:
+            calibrated = any(kind == "hidden" for kind, _, _ in journal.checks)
+            config = replace(config, calibrate=asked.calibrate or calibrated)
             await regrade_all(config, journal, judge, sandbox_line)
         await finish(config, journal, judge)
 

@@ -68,7 +68,7 @@ REPLY = struct.Struct("=cidB")
 CPU, WALL, THREADS = 1, 2, 3  # why; 0: it ended by itself
 FILENAME = "program.py"  # what tracebacks call the program
 TICK_SECONDS = 0.1  # how often a running case is looked at
-BUSY_SHARE = 0.02  # a case that uses less than this share of a core is asleep, not starved
+BUSY_SHARE = 0.5  # a case that wants to run for less than this share of its time is asleep
 STARVED_WALLS = 10  # wall limits that a starved but busy case may take
 OPEN_FILES = 64
 STACK_BYTES = 256 << 20  # soft limit of the main thread's stack: contests give what memory allows
@@ -142,6 +142,19 @@ def preload(names: Iterable[str]) -> None:
         sys.modules["random"].seed(0)
 
 
+def wanted_seconds(pid: int, cpu: float) -> float:
+    """How long the threads of a process ran or waited for a core, summed; `cpu` if unknown."""
+    try:
+        seconds = 0.0
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
+                ran, waited, _ = map(int, file.read().split())
+            seconds += (ran + waited) / 1e9
+    except (OSError, ValueError):  # a kernel without these counts
+        return cpu
+    return max(seconds, cpu)
+
+
 class _Worker:
     """The worker process, and in its forks the program process and the case.
 
@@ -209,10 +222,12 @@ class _Worker:
         little of a loaded machine may take several of them.
         """
         cpu = time.clock_gettime(~pid << 3 | 2) if _LINUX else 0.0  # the clock of that process
-        asleep = cpu < wall * BUSY_SHARE or wall > self.wall_seconds * STARVED_WALLS
+        most = self.wall_seconds
+        if wall > most and wanted_seconds(pid, cpu) > wall * BUSY_SHARE:
+            most *= STARVED_WALLS
         if cpu > self.cpu_seconds:
             why = CPU
-        elif wall > self.wall_seconds and asleep:
+        elif wall > most:
             why = WALL
         elif _LINUX and len(os.listdir(f"/proc/{pid}/task")) > MAX_THREADS:
             why = THREADS
@@ -271,7 +286,7 @@ class _Worker:
         """Take the limits that a case inherits (CPU time counts from zero in each process)."""
         cpu = math.ceil(self.cpu_seconds) + 1  # a net under watch(), which is finer
         for kind, most in (
-            (resource.RLIMIT_CORE, 0),
+            (resource.RLIMIT_CORE, 1),  # 0 would still feed a core_pattern that is a pipe
             (resource.RLIMIT_CPU, cpu),
             (resource.RLIMIT_FSIZE, self.output + 1),
             (resource.RLIMIT_NOFILE, OPEN_FILES),
