@@ -292,6 +292,18 @@ def test_an_arm_stops_after_the_round_of_its_first_rescue():
     assert count == {"base": 8, "resample": 24, "solo": 16, "ring": 16, "star": 16}
 
 
+def test_a_run_stopped_within_the_round_of_a_rescue_finishes_that_round():
+    whole = run(swarm_of(FreshFails())).store
+    cut = Memory()
+    for key, rollout in whole.rollouts.items():
+        if key.arm != "ring" or key.round == 0 or key.particle < 3:
+            cut.append(rollout)
+    policy = FreshFails()
+    run(swarm_of(policy, store=cut))
+    assert len(policy.asked) == 5
+    assert cut.rollouts == whole.rollouts
+
+
 def test_what_each_particle_sees():
     """Bests per particle in round 0: particle i scores by the table; 3 = all visible."""
     scores = [0, 2, 1, 0, 3, 1, 1, 0]
