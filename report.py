@@ -774,7 +774,8 @@ def _render_setup(page: Page, results: Mapping[str, Any]) -> None:
     shown = [f"model {model}", *(f"{name} {settings.get(name, '-')}" for name in names)]
     page.text(", ".join(shown), mark="  settings  ")
     for name in ("endpoint", "sandbox"):
-        page.text(str(environment.get(name, "-")), mark=f"  {name:8}  ")
+        line = str(environment.get(name, "-")).removeprefix(name).lstrip(": ")
+        page.text(line, mark=f"  {name:8}  ")
     versions = [f"Python {environment.get('python', '-')}"]
     versions += [f"{name} {version}" for name, version in environment.get("packages", {}).items()]
     versions.append(f"commit {str(environment.get('git_commit') or 'unknown')[:12]}")

@@ -467,6 +467,8 @@ async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_li
     """Today's judge and limits take the place of those of the run."""
     tasks = {task.id: task for task in read_tasks(config, ids=journal.facts).tasks}
     today = {"limits": asdict(config.limits), "sandbox": config.sandbox}
+    saved = sum(len(records) for records in journal.records.values())
+    say(f"judging the programs of {saved:,} rollouts again")
     graded = await regrade(journal, judge, tasks, {**journal.settings, **today})
     load = journal.load or {}
     environment = {**load["environment"], "sandbox": sandbox_line}
@@ -605,7 +607,9 @@ def write_report(journal: Journal) -> None:
         rescued_rows=rows,
     )
     report.write(results, journal.path.parent / "results.json")
-    print(report.render(results, colour=report.wants_colour(sys.stdout)))
+    text = report.render(results, colour=report.wants_colour(sys.stdout))
+    encoding = sys.stdout.encoding or "ascii"  # bars become ? on a terminal without Unicode
+    print(text.encode(encoding, "replace").decode(encoding))
 
 
 def saved_config(journal: Journal, asked: Config) -> Config:

@@ -1,0 +1,69 @@
+"""The README says what results.json and the folder say."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import report
+from run import parse
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def committed() -> dict:
+    def refuse(word: str) -> None:
+        raise ValueError(f"results.json holds {word}")
+
+    return json.loads((ROOT / "results.json").read_text("utf-8"), parse_constant=refuse)
+
+
+def section(title: str) -> str:
+    return README.split(f"## {title}\n")[1].split("\n## ")[0]
+
+
+def test_the_result_table_is_that_of_results_json():
+    between = re.search(r"<!-- result -->\n(.*)\n<!-- /result -->", README, re.DOTALL)
+    assert between is not None
+    assert between[1] == report.readme_table(committed())
+
+
+def test_the_sentence_above_the_result_has_its_numbers():
+    results = committed()
+    words = section("Result of the verified run")
+    assert results["settings"]["sampling"]["model"] in words
+    assert f"{results['all_fail']} of {results['tasks']} tasks" in words
+    assert f"{results['cost']['calls']:,} rollouts" in words
+
+
+def test_the_committed_run_is_whole_and_was_no_dry_run():
+    results = committed()
+    assert not results["scripted"]
+    assert results["incomplete"]["base"] == 0
+    assert not any(results["incomplete"]["searches"].values())
+    assert sum(results["histogram"]) == results["tasks"]
+
+
+def test_every_key_of_results_json_is_documented():
+    named = set(re.findall(r"`(\w+)`", section("What a run writes")))
+    assert set(committed()) <= named
+
+
+def test_every_file_is_in_the_tree():
+    tree = section("Files")
+    for path in [*ROOT.glob("*.py"), ROOT / "prompts", ROOT / "tests", ROOT / "benchmarks"]:
+        assert re.search(rf"^{re.escape(path.name)}/? ", tree, re.MULTILINE), path.name
+
+
+def test_every_dependency_has_its_reason():
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    listed = project.split("dependencies = [")[1].split("]")[0]
+    for name in re.findall(r'"([\w-]+)', listed):
+        assert name in section("Dependencies")
+
+
+@pytest.mark.parametrize("line", re.findall(r"^python run\.py.*", README, re.MULTILINE))
+def test_every_command_line_is_understood(line):
+    parse(line.split("#")[0].split()[2:])

@@ -1,0 +1,120 @@
+"""The command line: flags, mistakes, and errors that end with one line."""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from run import Config, Progress, git_commit, parse
+from swarm import Key, Record
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_every_flag_has_help_that_states_its_default(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    text = " ".join(capsys.readouterr().out.split("options:")[1].split())
+    parts = re.split(r" (?=--[a-z])", text)
+    described = {part.split()[0].rstrip(","): part for part in parts if "(default" in part}
+    for item in fields(Config):
+        if "help" in item.metadata:
+            assert "--" + item.name.replace("_", "-") in described
+    for name in ("cpu-seconds", "wall-seconds", "memory-mb", "output-mb", "sandbox"):
+        assert f"--{name}" in described
+
+
+def test_flags_become_the_configuration():
+    config = parse(
+        ["--arms", "resample, star", "--seed", "7", "--sandbox", "off", "--cpu-seconds", "2.5",
+         "--noise-runs", "2", "--thinking"]
+    )  # fmt: skip
+    assert config.arms == ("resample", "star")
+    assert config.all_arms == ["resample", "star", "noise-1", "noise-2"]
+    assert (config.seed, config.thinking, config.sandbox) == (7, True, False)
+    assert config.limits.cpu_seconds == 2.5
+    assert config.folder == Path("out")
+    assert parse([]).arms == ("resample", "solo", "ring", "star")
+
+
+def test_a_dry_run_is_two_noise_runs_of_the_toy_tasks_in_a_folder_of_its_own():
+    config = parse(["--dry-run"])
+    assert (config.tasks, config.noise_runs) == ("toy", 2)
+    assert config.limits.cpu_seconds == 1
+    assert config.folder == Path("out/dry-run")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--arms", "resample,comet"],
+        ["--arms", "ring,ring"],
+        ["--arms", "ring", "--noise-runs", "1"],
+        ["--band", "lucky"],
+        ["--limit", "0"],
+        ["--max-tokens", "0"],
+        ["--concurrency", "0"],
+        ["--temperature", "-1"],
+        ["--temperature", "nan"],
+        ["--judge-workers", "0"],
+        ["--noise-runs", "-1"],
+        ["--dry"],
+    ],
+)
+def test_a_mistake_in_the_flags_is_refused(argv, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(argv)
+    assert stop.value.code == 2
+    assert "error: " in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "said"),
+    [
+        (["--tasks", "nowhere.parquet"], "no such file"),
+        (["--tasks", "toy"], "no key for the hosted model"),
+        (["--tasks", "toy", "--base-url", "http://127.0.0.1:9/v1"], "cannot connect"),
+        (["--tasks", "toy", "--base-url", "localhost:8000"], "http://"),
+    ],
+)
+def test_an_error_of_the_user_is_one_line(argv, said, tmp_path):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    command = [sys.executable, str(ROOT / "run.py"), *argv, "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("error: ")
+    assert said in last
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def record(particle: int, *, task: str = "t/1", arm: str = "base", reply: int = 1) -> Record:
+    verdict = "accepted" if arm != "base" else "wrong answer"
+    key = Key(arm, task, 0, particle)
+    return Record(key, verdict, 0, 1, "length", None, 1, 10, None, reply, 1, 0.0, 0.0)
+
+
+def test_progress_counts_and_warns_once_of_a_server_that_repeats_itself(capsys):
+    progress = Progress(planned=100, saved=0)
+    for task in range(6):
+        for particle in range(8):
+            progress.add(record(particle, task=f"t/{task}"))
+    for particle in range(8):
+        progress.add(record(particle, arm="ring"))
+    progress.skip(16)
+    said = capsys.readouterr().err
+    assert said.count("WARNING") == 1
+    assert "in 3 of 3 base groups" in said
+    assert progress.total == 84
+    assert progress.rescued == {"ring": 1}
+    assert "100% truncated, rescues: ring 1" in progress.state(progress.started + 1)
+
+
+def test_the_commit_is_read_from_the_checkout():
+    git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT)
+    assert git_commit() == (git.stdout.strip() if git.returncode == 0 else None)
