@@ -1124,7 +1124,8 @@ def test_a_bomb_stays_in_its_limits(arena: Arena, name: str) -> None:
     with watching(arena) as peak:
         judgement = arena.run(program, ({}, "never"))
     assert judgement.visible_passed == 0
-    assert judgement.verdict in verdicts, judgement
+    # A machine that is slow today runs out of time before memory.
+    assert judgement.verdict in verdicts | {"time limit"}, judgement
     assert peak["memory"] < (LIMITS.memory_mb + 100) * MIB
     assert peak["shared"] < 100 * MIB + LIMITS.memory_mb * MIB * (name == "shared memory")
     assert peak["own"] < 100 * MIB
