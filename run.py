@@ -253,7 +253,7 @@ def environment(sandbox_line: str, endpoint_line: str) -> dict[str, Any]:
 class Progress:
     """A bar on a terminal, elsewhere a plain line every minute."""
 
-    def __init__(self, planned: int, saved: int) -> None:
+    def __init__(self, planned: int, saved: int, *, scripted: bool = False) -> None:
         self.rescued: Counter[str] = Counter()
         self.done = self.truncated = self.tokens = 0
         self.started = self.last_line = time.monotonic()
@@ -264,7 +264,7 @@ class Progress:
         self._rescued_tasks: set[tuple[str, str]] = set()
         self._groups: dict[str, list[int]] = {}  # reply hashes of the base groups under way
         self._complete = self._repetitive = 0
-        self._warned = False
+        self._warned = scripted  # written replies repeat themselves
 
     def skip(self, count: int) -> None:
         """`count` planned rollouts are not needed."""
@@ -431,7 +431,7 @@ async def sample(config: Config, loaded: Loaded) -> None:
         policy.tokens_used += sum(
             (record.prompt_tokens or 0) + (record.completion_tokens or 0) for record in records
         )
-        progress = Progress(planned, len(records))
+        progress = Progress(planned, len(records), scripted=config.dry_run)
         swarm = Swarm(policy, judge, journal, prompts, config.seed, progress.add, progress.skip)
         try:
             with stopping_on_signals(policy):
