@@ -683,8 +683,8 @@ class _Draft:
         """Read a stream, or a body that came in one piece, to its end.
 
         Reading wakes the event loop for each chunk of each stream, which costs more than the
-        chunk itself. So it naps after each burst for a fiftieth of the reply's age, and finds
-        what came meanwhile in one go; the reply is seen whole 1% later on average.
+        chunk itself. So it naps after each burst for a 25th of the reply's age, and finds
+        what came meanwhile in one go; the reply is seen whole 2% later on average.
         """
         if re.search("json|html", stream.response.headers.get("content-type", "")):
             self.add(_whole(await stream.response.aread(), stream.response))
@@ -699,7 +699,7 @@ class _Draft:
                     if self.finish_reason is not None:
                         limit.reschedule(now + 10)  # for the usage: not all servers end a stream
                     elif now - awake > 0.003:
-                        await asyncio.sleep(min(0.25, (now - started) / 50))
+                        await asyncio.sleep(min(0.5, (now - started) / 25))
                         awake = clock()
 
     def add(self, data: object) -> None:
