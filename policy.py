@@ -29,10 +29,11 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import httpx2  # the openai client's own HTTP library; needed for the errors of a body read whole
-import openai
+if TYPE_CHECKING:
+    import httpx2
+    import openai
 
 Message = dict[str, str]
 T = TypeVar("T")
@@ -242,6 +243,11 @@ class Endpoint:
         max_total_tokens: int | None = None,
         backoff_seconds: float = 0.5,
     ) -> None:
+        # Slow to import, and only an endpoint needs them: --reuse and the dry run do without.
+        global httpx2, openai
+        import httpx2  # the openai client's own HTTP library: addresses, and errors of a body
+        import openai
+
         self.base_url = base_url.rstrip("/")
         try:
             url = httpx2.URL(self.base_url)
