@@ -414,6 +414,9 @@ REMEMBERED = 100_000  # judgements kept for programs that come again
 REPLY_SECONDS = 60  # what a worker may take for an answer beyond the limits of a case
 
 
+# What a worker runs. As a script, sandbox.py would keep its syntax tree in memory: pages to copy.
+START = "import sys; sys.path.append({folder!r}); import sandbox; sandbox.main()"
+
 # What the sandbox is made of, and what has it.
 LAYERS = {
     "Landlock": "Linux 5.13 or newer, with landlock among the security modules it starts with",
@@ -684,13 +687,13 @@ class _Worker:
         arguments = [theirs.fileno(), limits.cpu_seconds, limits.wall_seconds, memory, output]
         # No site-packages, no user's packages, no folder of ours on the path, UTF-8 everywhere.
         flags = ["-S", "-s", "-P", "-B", "-X", "utf8"]
-        command = [sys.executable, *flags, worker_side.__file__, *map(str, arguments)]
+        start = START.format(folder=str(Path(worker_side.__file__).parent))
         self.process = subprocess.Popen(
-            [*command, " ".join(layers)],
+            [sys.executable, *flags, "-c", start, *map(str, arguments), " ".join(layers)],
             stdin=self.files[0],
             stdout=self.files[1],
             stderr=self.files[2],
-            env={"PYTHONHASHSEED": "0"},
+            env={"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1"},  # link once, not in each case
             cwd="/",
             pass_fds=[theirs.fileno()],
             start_new_session=True,  # Ctrl-C is for the judge, which then ends its workers

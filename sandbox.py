@@ -57,7 +57,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
@@ -80,23 +80,10 @@ PRELOAD = ("collections", "functools", "itertools", "math", "operator", "re", "s
 # Imported in the program process when the program names them, so that its cases need not. Some
 # load shared libraries from outside of Python's own folders, which no case may read.
 PRELOAD_IF_NAMED = (
-    *(
-        "array",
-        "ast",
-        "base64",
-        "binascii",
-        "bisect",
-        "bz2",
-        "calendar",
-        "cmath",
-        "copy",
-        "csv",
-        "ctypes",
-    ),
-    *("dataclasses", "datetime", "decimal", "fractions", "hashlib", "heapq", "inspect", "json"),
-    *("lzma", "numbers", "pickle", "pprint", "queue", "random", "secrets", "statistics"),
-    *("struct", "textwrap", "threading", "timeit", "traceback", "unicodedata", "uuid", "zlib"),
-)
+    b"array ast base64 binascii bisect bz2 calendar cmath copy csv ctypes dataclasses datetime "
+    b"decimal fractions hashlib heapq inspect json lzma numbers pickle pprint queue random secrets "
+    b"statistics struct textwrap threading timeit traceback unicodedata uuid zlib"
+).split()
 
 
 def main() -> None:
@@ -109,17 +96,25 @@ def main() -> None:
         hard = resource.getrlimit(getattr(resource, name))[1]
         if hard != resource.RLIM_INFINITY and hard < most:  # a verdict would mean less than it says
             sys.exit(f"the hard limit {name} is {hard} here, a case may take {most} (see ulimit)")
+    sys.path.pop()  # our folder: a program must not find us
+    del sys.modules[__name__]
     isolated = bool(layers) and _isolate()
     preload(PRELOAD)
     for name in ("exit", "quit"):  # the site module, which is not loaded, would define them
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
     sys.set_int_max_str_digits(0)  # contests print long integers
-    compile("", FILENAME, "exec")  # sets up the parser, which takes a millisecond
     os.environ.clear()
+    sys.argv[:] = [FILENAME]
+    sys.setrecursionlimit(1000 + 5)  # the frames that are ours
     cage = Cage(layers) if layers else None
-    worker = _Worker(sock, cpu_seconds, wall_seconds, memory, output, cage)
+    worker = _Worker(sock, cpu_seconds, wall_seconds, cage)
+    warm_up()
+    share_code()
     gc.collect()
     gc.freeze()
+    if hasattr(_libc, "malloc_trim"):  # glibc: give back what it took to build all this
+        _libc.malloc_trim(0)
+    limit(memory, output)
     worker.reply(b"R", int(isolated))
     worker.serve()
     os._exit(0)
@@ -142,6 +137,63 @@ def preload(names: Iterable[str]) -> None:
         sys.modules["random"].seed(0)
 
 
+def warm_up() -> None:
+    """Run a small program as a case would, so that what an interpreter caches is there for all.
+
+    Each page that a case writes to is copied for it, which takes a microsecond or two. The first
+    lookup of a method and the first calls of a function write to many.
+    """
+    code = compile("a, b = map(int, input().split())\nprint(a + b)\n", FILENAME, "exec")
+    streams = sys.stdin, sys.stdout, sys.__stdout__
+    os.pwrite(0, b"1 2\n", 0)
+    for _ in range(20):  # the interpreter adapts a function to its use after 8 calls
+        os.lseek(0, 0, os.SEEK_SET)
+        with open(0, closefd=False) as sys.stdin, open(1, "w", closefd=False) as sys.stdout:
+            sys.__stdout__ = sys.stdout  # type: ignore[misc]
+            _run(code, {"__builtins__": builtins}, thorough=False)
+    sys.stdin, sys.stdout, sys.__stdout__ = streams  # type: ignore[misc]
+
+
+def share_code() -> None:
+    """Have forks take over the page tables of the interpreter's machine code.
+
+    Linux copies them only where a mapping was written to; else each page that a case runs is found
+    anew, forty times a case. So write a byte that is there already to the large mappings.
+    """
+    with contextlib.suppress(OSError):  # no /proc, or a kernel that forbids it: slower
+        with open("/proc/self/maps") as file:
+            mappings = [line.split() for line in file]
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            for place, rights, *_ in mappings:
+                start, end = (int(address, 16) for address in place.split("-"))
+                if rights == "r-xp" and end - start >= 1 << 20:
+                    memory.seek(start)
+                    byte = memory.read(1)
+                    memory.seek(start)
+                    memory.write(byte)
+
+
+def limit(memory: int, output: int) -> None:
+    """Take the limits, in bytes, that a case inherits."""
+    for kind, most in (
+        (resource.RLIMIT_CORE, 1),  # 0 would still feed a core_pattern that is a pipe
+        (resource.RLIMIT_FSIZE, output + 1),
+        (resource.RLIMIT_NOFILE, OPEN_FILES),
+        (resource.RLIMIT_AS, memory),
+    ):
+        set_limit(kind, most)
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    stack = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
+    resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
+
+
+def set_limit(kind: int, most: int) -> None:
+    """Set a limit for good, to no more than is allowed."""
+    hard = resource.getrlimit(kind)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(kind, (most, most))
+
+
 def wanted_seconds(pid: int, cpu: float) -> float:
     """How long the threads of a process ran or waited for a core, summed; `cpu` if unknown."""
     try:
@@ -161,6 +213,7 @@ class _Worker:
     Attributes:
         running: memory that the worker shares with its program process: the id of the process to
             watch, 0 for none, and why it was killed.
+        main: the module that cases run in.
     """
 
     def __init__(
@@ -168,18 +221,16 @@ class _Worker:
         sock: int,
         cpu_seconds: float,
         wall_seconds: float,
-        memory: int,
-        output: int,
         cage: Cage | None,
     ) -> None:
         self.sock, self.cage = sock, cage
         self.cpu_seconds, self.wall_seconds = cpu_seconds, wall_seconds
-        self.memory, self.output = memory, output
         self.shared = mmap.mmap(-1, mmap.PAGESIZE)
         self.running = memoryview(self.shared).cast("q")
+        self.main = sys.modules["__main__"] = ModuleType("__main__")
+        self.main.__dict__.update(__file__=FILENAME, __builtins__=builtins)
 
-    def reply(self, kind: bytes, status: int, usage: resource.struct_rusage | None = None) -> None:
-        seconds = usage.ru_utime + usage.ru_stime if usage else 0.0
+    def reply(self, kind: bytes, status: int, seconds: float = 0.0) -> None:
         os.write(self.sock, REPLY.pack(kind, status, seconds, self.running[1]))
 
     def serve(self) -> None:
@@ -192,8 +243,10 @@ class _Worker:
                 self.program()
             self.reply(b"E", *self.watch(pid))
 
-    def watch(self, program: int) -> tuple[int, resource.struct_rusage]:
+    def watch(self, program: int) -> tuple[int, float]:
         """Until the program process ends, look now and then at what runs and stop it at its limits.
+
+        Return its wait status and CPU seconds.
 
         It is done here so that a case that ends in time costs the program process one fork, one
         wait and one message.
@@ -206,7 +259,7 @@ class _Worker:
                 time.sleep(0.01)
             pid, status, usage = os.wait4(program, os.WNOHANG)
             if pid:
-                return status, usage
+                return status, usage.ru_utime + usage.ru_stime
             if os.getppid() != judge:  # which has died
                 os.killpg(0, signal.SIGKILL)
             if self.running[0] != seen:
@@ -245,9 +298,11 @@ class _Worker:
             self.shared.madvise(mmap.MADV_DONTFORK)  # a case must not see it
         self.running[0] = os.getpid()  # a program can be written to be endless to compile
         try:
-            source = os.pread(0, os.fstat(0).st_size, 0)
-            preload([name for name in PRELOAD_IF_NAMED if name.encode() in source])
-            self.limit()
+            source = os.pread(0, os.lseek(0, 0, os.SEEK_END), 0)
+            if named := [name.decode() for name in PRELOAD_IF_NAMED if name in source]:
+                preload(named)
+            # A net under watch(), which is finer. Each process counts from zero.
+            set_limit(resource.RLIMIT_CPU, math.ceil(self.cpu_seconds) + 1)
             if self.cage:
                 self.cage.enter()
         except BaseException as error:
@@ -262,51 +317,41 @@ class _Worker:
             os._exit(0)
         # Whether ending the interpreter may print: files that were not closed, __del__.
         thorough = any(word in source for word in (b"open", b"Writer", b"Wrapper", b"__del__"))
-        main_module = ModuleType("__main__")
-        main_module.__dict__.update(__file__=FILENAME, __builtins__=builtins)
-        sys.modules["__main__"] = main_module
-        sys.argv[:] = [FILENAME]
-        sys.setrecursionlimit(1000 + 5)  # the frames that are ours
         del source
         gc.freeze()
         self.running[0] = 0
         self.reply(b"P", 0)
-        while os.read(self.sock, 1) == b"C":
-            self.running[1] = 0
-            pid = os.fork()
-            if pid == 0:
-                self.case(code, main_module.__dict__, thorough)
-            self.running[0] = pid
-            _, status, usage = os.wait4(pid, 0)
-            self.running[0] = 0
-            self.reply(b"C", status, usage)
+        self.cases(code, thorough)
         os._exit(0)
 
-    def limit(self) -> None:
-        """Take the limits that a case inherits (CPU time counts from zero in each process)."""
-        cpu = math.ceil(self.cpu_seconds) + 1  # a net under watch(), which is finer
-        for kind, most in (
-            (resource.RLIMIT_CORE, 1),  # 0 would still feed a core_pattern that is a pipe
-            (resource.RLIMIT_CPU, cpu),
-            (resource.RLIMIT_FSIZE, self.output + 1),
-            (resource.RLIMIT_NOFILE, OPEN_FILES),
-            (resource.RLIMIT_AS, self.memory),
-        ):
-            hard = resource.getrlimit(kind)[1]
-            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-            resource.setrlimit(kind, (most, most))
-        hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
-        stack = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
-        resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
+    def cases(self, code: CodeType, thorough: bool) -> None:
+        """The program process: fork a case whenever it is told to, and say how it ended.
 
-    def case(self, code: CodeType, namespace: dict[str, Any], thorough: bool) -> NoReturn:
-        """The case: lock up, run the code, exit as an interpreter would."""
-        leave = os._exit  # the program may replace what it can reach, and this it cannot
-        _die_with_parent()
-        if self.cage and not self.cage.lock():
-            self.reply(b"X", 0)
-        os.close(self.sock)
-        leave(_run(code, namespace, thorough))
+        A case locks up, runs the code and exits as an interpreter would. What it needs for that is
+        bound here, since to look up a name is to write to pages that are then copied.
+        """
+        sock, running, namespace = self.sock, self.running, self.main.__dict__
+        # A program may replace all that it can reach; these it cannot.
+        fork, leave, close, wait = os.fork, os._exit, os.close, os.waitpid
+        read, write, pack = os.read, os.write, REPLY.pack
+        (prctl, tie), (syscall, lock) = DIE_WITH_PARENT, self.cage.lock if self.cage else NO_CALL
+        usage, children, spent = resource.getrusage, resource.RUSAGE_CHILDREN, 0.0
+        while read(sock, 1) == b"C":
+            running[1] = 0
+            pid = fork()
+            if not pid:
+                prctl(*tie)
+                if syscall(*lock):
+                    self.reply(b"X", 0)
+                    leave(1)
+                close(sock)
+                leave(_run(code, namespace, thorough))
+            running[0] = pid
+            _, status = wait(pid, 0)
+            running[0] = 0
+            used = usage(children)
+            before, spent = spent, used.ru_utime + used.ru_stime
+            write(sock, pack(b"C", status, spent - before, running[1]))
 
 
 def _run(code: CodeType, namespace: dict[str, Any], thorough: bool) -> int:
@@ -326,11 +371,11 @@ def _run(code: CodeType, namespace: dict[str, Any], thorough: bool) -> int:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
     try:
-        if sys.stdout is not None and not getattr(sys.stdout, "closed", False):
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BaseException as error:
-        _print_error(error)
-        status = status or 120
+        if sys.stdout is not None and not getattr(sys.stdout, "closed", False):
+            _print_error(error)
+            status = status or 120
     if thorough or sys.stdout is not sys.__stdout__:
         namespace.clear()
         gc.collect()
@@ -381,6 +426,7 @@ def _print_error(error: BaseException) -> None:
 # --- the kernel -----------------------------------------------------------------------------
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_plain_libc = ctypes.PyDLL(None)  # keeps no errno and the interpreter's lock: half the cost
 _LINUX = sys.platform == "linux"
 _SYSCALLS = {  # name: (x86_64, aarch64)
     "capset": (126, 91),
@@ -407,10 +453,17 @@ def _syscall(name: str, *arguments: Any) -> int:
     return result
 
 
+# Calls that are made in each case, with their arguments; not 0 when they fail.
+NO_CALL: tuple[Callable[..., int], tuple[Any, ...]] = (int, ())
+DIE_WITH_PARENT = NO_CALL
+if _LINUX:
+    DIE_WITH_PARENT = (_plain_libc.prctl, (PR_SET_PDEATHSIG, int(signal.SIGKILL)))
+
+
 def _die_with_parent() -> None:
     """Have the kernel kill this process when its parent ends."""
-    if _LINUX:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    call, arguments = DIE_WITH_PARENT
+    call(*arguments)
 
 
 def landlock_abi() -> int:
@@ -482,12 +535,18 @@ class Cage:
 
     Landlock and a filter of all system calls are taken by the program process, once, since they
     cost as much as a third of a case; a case adds a short filter of what was left for forking it.
+
+    Attributes:
+        lock: the call that takes the rest from a case: forking, waiting, its tie to its parent.
     """
+
+    lock = NO_CALL
 
     def __init__(self, layers: list[str]) -> None:
         _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _syscall("capset", struct.pack("=Ii", 0x20080522, 0), bytes(24))
         self.layers = layers
+        self.code: list[Any] = []  # the filters' memory
         if "Landlock" in layers:
             self.ruleset = _landlock_ruleset(_library_paths())
         if "seccomp" in layers:
@@ -495,13 +554,14 @@ class Cage:
 
     def prepare_filters(self) -> None:
         machine = os.uname().machine
-        self.seccomp = _SYSCALLS["seccomp"][_ARCHITECTURES[machine][0]]
-        self.code, self.filters = [], []
+        seccomp = _SYSCALLS["seccomp"][_ARCHITECTURES[machine][0]]
+        install = []
         for instructions in (_program_filter(machine), _case_filter(machine)):
             code = ctypes.create_string_buffer(b"".join(instructions))
             self.code.append(code)
-            pointer = ctypes.addressof(code)
-            self.filters.append(struct.pack("HxxxxxxP", len(instructions), pointer))
+            program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(code))
+            install.append((_plain_libc.syscall, (seccomp, 1, 4, program)))
+        self.lock_program, self.lock = install
 
     def enter(self) -> None:
         """Lock the program process in: from here on it reads the library and forks cases."""
@@ -509,13 +569,9 @@ class Cage:
             _syscall("landlock_restrict_self", self.ruleset, 0)
             os.close(self.ruleset)
         if "seccomp" in self.layers:
-            _syscall("seccomp", 1, 4, self.filters[0])
-
-    def lock(self) -> bool:
-        """Take the rest from a case: forking, waiting, its tie to its parent. Whether it worked."""
-        if "seccomp" not in self.layers:
-            return True
-        return not _libc.syscall(self.seccomp, 1, 4, self.filters[1])
+            call, arguments = self.lock_program
+            if call(*arguments):
+                raise OSError("the system call filter was refused")
 
 
 def _library_paths() -> list[str]:

@@ -4,15 +4,15 @@
 
 The plain way is what most scripts do: subprocess.run([python, "-I", "-S", file]) a case in a pool
 of as many threads. CPU time is that of all processes, this one included, start-up of the workers
-too. The floor is a bare os.fork + waitpid of an interpreter that has imported the same modules.
+too. The floor is a bare os.fork + waitpid in the very process that forks our cases.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -20,11 +20,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import judge
 from data import Case, Task
-from judge import Judge, same_output
+from judge import Judge, Limits, same_output
 
 TRIVIAL = "a, b = map(int, input().split())\nprint(a + b)\n"
 IMPORTS = (
@@ -37,6 +39,7 @@ IMPORTS = (
 )
 WRONG = "a, b = map(int, input().split())\nprint(a - b - 1)\n"
 CASES_A_PROGRAM = 25
+ROUNDS = 7
 
 
 def task(number: int, cases: int) -> Task:
@@ -92,25 +95,46 @@ def plain(programs: list[str], cases: int, workers: int, right: bool) -> None:
         assert all(result is right for result in pool.map(one, jobs))
 
 
-FLOOR = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-import sandbox
-for name in sandbox.PRELOAD:
-    __import__(name)
-for _ in range(int(sys.argv[2])):
-    pid = os.fork()
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+# What a worker runs to measure the floor: its program process forks, and the forks only end.
+BARE = """
+import sys; sys.path.append({folder!r}); import sandbox, os
+def cases(process, code, thorough):
+    while sandbox.os.read(process.sock, 1) == b"C":
+        for _ in range(int(os.pread(0, 99, 0))):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            os.waitpid(pid, 0)
+        process.reply(b"C", 0)
+sandbox._Worker.cases = cases
+sandbox.main()
 """
 
 
-def floor(cases: int) -> None:
-    """Bare forks of an interpreter with the worker's modules."""
-    here = str(Path(__file__).resolve().parent.parent)
-    command = [sys.executable, "-S", "-c", FLOOR, here, str(cases)]
-    subprocess.run(command, check=True, env={"PATH": os.defpath})
+def bare(forks: int) -> None:
+    """os.fork + waitpid, `forks` times, in the process that would fork cases."""
+    with patch.object(judge, "START", BARE):
+        worker = judge._Worker(Limits(cpu_seconds=3600), list(judge.LAYERS))
+    worker.compile(TRIVIAL.encode())
+    worker.run(f"{forks}".encode())
+    worker.end()
+    worker.close()
+
+
+def floor(cases: int, rounds: int) -> None:
+    """Print what a case costs over a bare fork, both without start-up, measured in turn."""
+    programs = [f"{TRIVIAL}#{i}\n" for i in range(cases // CASES_A_PROGRAM + 1)]
+    costs = []
+    for _ in range(rounds):
+        start = measure(lambda: ours(programs[:1], CASES_A_PROGRAM, 1, True), cases)[0]
+        case = measure(lambda: ours(programs, CASES_A_PROGRAM, 1, True), cases)[0] - start
+        none = measure(lambda: bare(0), cases)[0]
+        costs.append((measure(lambda: bare(cases), cases)[0] - none, case))
+    fork, case = (statistics.median(column) for column in zip(*costs, strict=True))
+    ratio = statistics.median(case / fork for fork, case in costs)
+    print(f"bare os.fork + waitpid of the same process: {fork:.2f} ms of CPU")
+    print(f"a case of a trivial program:                {case:.2f} ms, {ratio:.2f} times as much")
+    print(f"(medians of {rounds} rounds, without start-up)\n")
 
 
 def main() -> None:
@@ -118,8 +142,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=2000, help="cases a measurement")
     total = parser.parse_args().cases
     many = total // CASES_A_PROGRAM
-    floor_cpu = measure(lambda: floor(total), total)[0] - measure(lambda: floor(0), total)[0]
-    print(f"bare os.fork + waitpid of the same process: {floor_cpu:.2f} ms of CPU\n")
+    floor(total, ROUNDS)
     heads = f"{'plain':>8}{'ratio':>7}"
     print(f"{'a case':34}{'CPU ms':>8}{heads}{'wall ms':>9}{heads}")
     for name, text, each, right in (
@@ -136,8 +159,6 @@ def main() -> None:
             f"{name:34}{a[0]:8.2f}{b[0]:8.2f}{b[0] / a[0]:7.1f}{a[1]:9.2f}{b[1]:8.2f}"
             f"{b[1] / a[1]:7.1f}"
         )
-        if name.startswith("trivial"):
-            print(f"{'  CPU over the bare fork':34}{a[0] / floor_cpu:8.2f}")
     programs = [f"{TRIVIAL}#{i}\n" for i in range(many)]
     for workers in (1, 2):
         wall = measure(lambda: ours(programs, CASES_A_PROGRAM, workers, True), 1)[1]  # noqa: B023
