@@ -166,6 +166,11 @@ class Journal:
         self.close()
 
     @property
+    def saved(self) -> int:
+        """How many judged rollouts it holds."""
+        return sum(len(records) for records in self.records.values())
+
+    @property
     def wall_seconds(self) -> float:
         """Time spent over all sittings, each from its start to its last line."""
         return self._past_seconds + self._last - self._started

@@ -871,7 +871,6 @@ class ScriptedPolicy:
         self._replies = replies
         self._stopped = False
         self.in_flight = self.retries = self.tokens_used = 0
-        self.paused = False
         self.line = "scripted policy: written replies, no model, no network"
         self.sent: dict[str, Any] = {"model": "scripted", "seed": "one a rollout"}
 

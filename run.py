@@ -253,7 +253,8 @@ def environment(sandbox_line: str, endpoint_line: str) -> dict[str, Any]:
 class Progress:
     """A bar on a terminal, elsewhere a plain line every minute."""
 
-    def __init__(self, planned: int, saved: int, *, scripted: bool = False) -> None:
+    def __init__(self, planned: int, saved: int, policy: Endpoint | ScriptedPolicy) -> None:
+        self.policy = policy
         self.rescued: Counter[str] = Counter()
         self.done = self.truncated = self.tokens = 0
         self.started = self.last_line = time.monotonic()
@@ -264,7 +265,7 @@ class Progress:
         self._rescued_tasks: set[tuple[str, str]] = set()
         self._groups: dict[str, list[int]] = {}  # reply hashes of the base groups under way
         self._complete = self._repetitive = 0
-        self._warned = scripted  # written replies repeat themselves
+        self._warned = isinstance(policy, ScriptedPolicy)  # written replies repeat themselves
 
     def skip(self, count: int) -> None:
         """`count` planned rollouts are not needed."""
@@ -312,6 +313,7 @@ class Progress:
         rate = self.tokens / max(now - self.started, 1e-3)
         rescues = " ".join(f"{arm} {count}" for arm, count in sorted(self.rescued.items()))
         return (
+            f"{self.policy.in_flight} in flight, {self.policy.retries} retries, "
             f"{rate:.0f} tokens/s, {self.truncated / self.done:.0%} truncated, "
             f"rescues: {rescues or 'none yet'}"
         )
@@ -426,20 +428,20 @@ async def sample(config: Config, loaded: Loaded) -> None:
         )
         planned, line = plan_line(loaded.tasks, prompts, config)
         say(line)
-        records = [record for saved in journal.records.values() for record in saved.values()]
         # A budget is for the whole run: what earlier sittings spent counts.
         policy.tokens_used += sum(
-            (record.prompt_tokens or 0) + (record.completion_tokens or 0) for record in records
+            (record.prompt_tokens or 0) + (record.completion_tokens or 0)
+            for records in journal.records.values()
+            for record in records.values()
         )
-        progress = Progress(planned, len(records), scripted=config.dry_run)
+        progress = Progress(planned, journal.saved, policy)
         swarm = Swarm(policy, judge, journal, prompts, config.seed, progress.add, progress.skip)
         try:
             with stopping_on_signals(policy):
                 await swarm.run(loaded.tasks, config.all_arms, config.band)
         except BaseException:
             progress.bar.close()
-            saved = sum(len(records) for records in journal.records.values())
-            say(f"{saved:,} rollouts are saved in {journal.path}; to go on: {command()}")
+            say(f"{journal.saved:,} rollouts are saved in {journal.path}; to go on: {command()}")
             raise
         progress.bar.close()
         await finish(config, journal, judge)
@@ -467,8 +469,7 @@ async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_li
     """Today's judge and limits take the place of those of the run."""
     tasks = {task.id: task for task in read_tasks(config, ids=journal.facts).tasks}
     today = {"limits": asdict(config.limits), "sandbox": config.sandbox}
-    saved = sum(len(records) for records in journal.records.values())
-    say(f"judging the programs of {saved:,} rollouts again")
+    say(f"judging the programs of {journal.saved:,} rollouts again")
     graded = await regrade(journal, judge, tasks, {**journal.settings, **today})
     load = journal.load or {}
     environment = {**load["environment"], "sandbox": sandbox_line}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,7 +101,8 @@ def record(particle: int, *, task: str = "t/1", arm: str = "base", reply: int = 
 
 
 def test_progress_counts_and_warns_once_of_a_server_that_repeats_itself(capsys):
-    progress = Progress(planned=100, saved=0)
+    policy = SimpleNamespace(in_flight=64, retries=2)
+    progress = Progress(planned=100, saved=0, policy=policy)
     for task in range(6):
         for particle in range(8):
             progress.add(record(particle, task=f"t/{task}"))
@@ -112,7 +114,9 @@ def test_progress_counts_and_warns_once_of_a_server_that_repeats_itself(capsys):
     assert "in 3 of 3 base groups" in said
     assert progress.total == 84
     assert progress.rescued == {"ring": 1}
-    assert "100% truncated, rescues: ring 1" in progress.state(progress.started + 1)
+    state = progress.state(progress.started + 1)
+    assert state.startswith("64 in flight, 2 retries, ")
+    assert state.endswith("100% truncated, rescues: ring 1")
 
 
 def test_the_commit_is_read_from_the_checkout():
