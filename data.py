@@ -27,6 +27,7 @@ SPLITS = ("train", "valid", "test")
 
 VISIBLE_GENERATED = 8
 HIDDEN_GENERATED = 32
+RATING_BANDS = ("unrated", "under 1500", "1500 to 2199", "2200 and up")
 _ROWS_AT_A_TIME = 4  # a row can hold megabytes of generated cases
 _INTERACTIVE = ("interactive problem", "interactor", "flush the output", "fflush")
 _TEXTS = ("name", "description", "input_file", "output_file")
@@ -71,11 +72,6 @@ class Task:
     extra: tuple[Case, ...] = ()
 
     @property
-    def band(self) -> str:
-        """Rating band used in reports."""
-        return rating_band(self.rating)
-
-    @property
     def floor(self) -> int:
         """Number of visible cases that the best constant answer passes."""
         return max(Counter(tuple(case.output.split()) for case in self.visible).values())
@@ -87,12 +83,8 @@ class Task:
 
 
 def rating_band(rating: int) -> str:
-    """The band of a Codeforces rating; 0 is an unknown one."""
-    if rating == 0:
-        return "unrated"
-    if rating < 1500:
-        return "under 1500"
-    return "1500 to 2199" if rating < 2200 else "2200 and up"
+    """The one of RATING_BANDS that a Codeforces rating is in; 0 is an unknown one."""
+    return RATING_BANDS[(rating > 0) + (rating >= 1500) + (rating >= 2200)]
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import stats
-from data import rating_band
-from swarm import GROUP, ROUNDS, first_rescue, in_band
+from data import RATING_BANDS, rating_band
+from swarm import BANDS, GROUP, ROUNDS, first_rescue, in_band
 
 if TYPE_CHECKING:
     from swarm import Record, TaskFacts
@@ -32,7 +32,6 @@ Records = Mapping[tuple[str, str], Mapping[tuple[int, int], "Record"]]
 Checks = Mapping[tuple[str, str, int], tuple[int, int]]
 
 CONTROL = "resample"
-RATING_BANDS = ("unrated", "under 1500", "1500 to 2199", "2200 and up")
 FEW_CLUSTERS = 20  # below this many contests a cluster bootstrap is known to run narrow
 HILL_PROGRAMS = 20  # fewer programs in a half of the partial scores say nothing of its shape
 CLIFF = 0.1  # a cliff when at most this share can pass from just below the top
@@ -212,7 +211,7 @@ def build(
     histogram = [passes.count(count) for count in range(GROUP + 1)]
     in_bands = {
         name: sum(in_band(group, run.facts[task].floor, name) for task, group in run.base.items())
-        for name in ("all-fail", "near-miss", "above-floor")
+        for name in BANDS
     }
     total, judge_seconds = _total(run, runs)
     noise, contests = _noise(run, controls), len(set(run.contests(run.cohort)))

@@ -21,7 +21,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import toy
-from data import DATASET, REVISION, Case, DataError, Task, load_tasks
+from data import (
+    DATASET,
+    RATING_BANDS,
+    REVISION,
+    Case,
+    DataError,
+    Task,
+    load_tasks,
+    rating_band,
+)
 from judge import Judge, Judgement, Limits, extract_program
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -235,7 +244,7 @@ def test_ids_and_contests(
     ],
 )
 def test_rating_bands(tmp_path: Path, rating: int | None, band: str) -> None:
-    assert load_one(tmp_path, cf_rating=rating).band == band
+    assert rating_band(load_one(tmp_path, cf_rating=rating).rating) == band
 
 
 def make_task(visible: list[tuple[str, str]], hidden: list[tuple[str, str]]) -> Task:
@@ -555,12 +564,7 @@ def test_twelve_toy_tasks() -> None:
     tasks = loaded.tasks
     assert loaded.line == "toy: 12 rows read, 12 kept, 0 dropped"
     assert len({task.id for task in tasks}) == 12
-    assert {task.band for task in tasks} == {
-        "unrated",
-        "under 1500",
-        "1500 to 2199",
-        "2200 and up",
-    }
+    assert {rating_band(task.rating) for task in tasks} == set(RATING_BANDS)
     assert len({task.contest for task in tasks}) == 10
     for task in tasks:
         assert 3 <= len(task.visible) <= 6
