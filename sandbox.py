@@ -182,16 +182,18 @@ def limit(memory: int, output: int) -> None:
         (resource.RLIMIT_AS, memory),
     ):
         set_limit(kind, most)
-    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
-    stack = STACK_BYTES if hard == resource.RLIM_INFINITY else min(STACK_BYTES, hard)
-    resource.setrlimit(resource.RLIMIT_STACK, (stack, hard))
+    set_limit(resource.RLIMIT_STACK, STACK_BYTES, for_good=False)
 
 
-def set_limit(kind: int, most: int) -> None:
-    """Set a limit for good, to no more than is allowed."""
+def set_limit(kind: int, most: int, for_good: bool = True) -> None:
+    """Set a limit, to no more than is allowed; unless `for_good`, it can be raised again."""
     hard = resource.getrlimit(kind)[1]
     most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(kind, (most, most))
+    try:
+        resource.setrlimit(kind, (most, most if for_good else hard))
+    except ValueError:
+        if _LINUX:  # macOS refuses some: https://github.com/python/cpython/issues/78783
+            raise
 
 
 def wanted_seconds(pid: int, cpu: float) -> float:
