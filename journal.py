@@ -33,7 +33,7 @@ import os
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -454,7 +454,11 @@ class Regraded:
 
 
 async def regrade(
-    journal: Journal, judge: Judge, tasks: Mapping[str, Task], settings: dict[str, Any]
+    journal: Journal,
+    judge: Judge,
+    tasks: Mapping[str, Task],
+    settings: dict[str, Any],
+    progress: Callable[[], object] = int,
 ) -> Regraded:
     """Judge every saved program again and put the new verdicts in place of the old ones.
 
@@ -466,6 +470,7 @@ async def regrade(
         judge: today's.
         tasks: task id -> Task, of every task that has a rollout.
         settings: for the new header, today's limits among them.
+        progress: called after each program.
 
     Raises:
         JournalError: a task is not there or has other cases; the disk is full.
@@ -477,7 +482,7 @@ async def regrade(
     try:
         with _told(new), new.open("wb") as out:
             out.write(_encode({"kind": "header", "format": FORMAT, "settings": settings}))
-            await _judge_again(journal, judge, tasks, out, changes)
+            await _judge_again(journal, judge, tasks, out, changes, progress)
             out.flush()
             os.fsync(out.fileno())
         journal._replace(new)
@@ -506,6 +511,7 @@ async def _judge_again(
     tasks: Mapping[str, Task],
     out: BinaryIO,
     changes: Counter[tuple[str, str]],
+    progress: Callable[[], object],
 ) -> None:
     """Copy the lines behind the header in their order, rollouts with their new judgement.
 
@@ -518,6 +524,7 @@ async def _judge_again(
         new = await judge.grade(fields["program"], tasks[fields["task"]])
         old = fields["judgement"]
         changes["unjudged" if old is None else old["verdict"], new.verdict] += 1
+        progress()
         return _encode({**fields, "kind": "rollout", "judgement": asdict(new)})
 
     async def write_oldest() -> None:

@@ -470,7 +470,9 @@ async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_li
     tasks = {task.id: task for task in read_tasks(config, ids=journal.facts).tasks}
     today = {"limits": asdict(config.limits), "sandbox": config.sandbox}
     say(f"judging the programs of {journal.saved:,} rollouts again")
-    graded = await regrade(journal, judge, tasks, {**journal.settings, **today})
+    settings = {**journal.settings, **today}
+    with tqdm(total=journal.saved, unit=" programs", disable=not sys.stderr.isatty()) as bar:
+        graded = await regrade(journal, judge, tasks, settings, bar.update)
     load = journal.load or {}
     environment = {**load["environment"], "sandbox": sandbox_line}
     journal.add_load({**load, "config": {**load["config"], **today}, "environment": environment})

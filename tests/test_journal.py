@@ -544,8 +544,9 @@ def test_regrade_puts_in_the_new_verdicts_and_drops_the_checks(tmp_path):
     judge = ByText()
     now = {**SETTINGS, "limits": {"cpu_seconds": 9}}
     with Journal.open(tmp_path, SETTINGS) as journal:
-        found = asyncio.run(regrade(journal, judge, TASKS, now))
-        assert found.total == judge.graded == 600
+        done: list[None] = []
+        found = asyncio.run(regrade(journal, judge, TASKS, now, lambda: done.append(None)))
+        assert found.total == judge.graded == len(done) == 600
         assert found.changed == 3
         assert found.by_verdict == {
             "unjudged -> accepted": 1,

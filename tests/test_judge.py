@@ -438,7 +438,7 @@ def test_nothing_carries_over_to_the_next_case() -> None:
     assert judgement.accepted, judgement.first_failure
 
 
-def test_only_three_descriptors_no_environment_and_no_arguments() -> None:
+def test_only_three_descriptors_no_environment_no_arguments_and_no_module_of_ours() -> None:
     program = """
         import os, sys
         for fd in range(3, 64):
@@ -448,6 +448,12 @@ def test_only_three_descriptors_no_environment_and_no_arguments() -> None:
                 continue
             raise SystemExit(f"descriptor {fd}")
         assert not os.environ and sys.argv == ["program.py"]
+        try:
+            import sandbox
+        except ModuleNotFoundError:
+            pass
+        else:
+            raise SystemExit("a module of ours")
         """
     judgement = judge_one(dedent(program) + SUM)
     assert judgement.accepted, judgement.first_failure
