@@ -313,9 +313,9 @@ class Progress:
         rate = self.tokens / max(now - self.started, 1e-3)
         rescues = " ".join(f"{arm} {count}" for arm, count in sorted(self.rescued.items()))
         return (
-            f"{self.policy.in_flight} in flight, {self.policy.retries} retries, "
-            f"{rate:.0f} tokens/s, {self.truncated / self.done:.0%} truncated, "
-            f"rescues: {rescues or 'none yet'}"
+            f"rescues: {rescues or 'none yet'}, {rate:.0f} tokens/s, "
+            f"{self.truncated / self.done:.0%} truncated, "
+            f"{self.policy.in_flight} in flight, {self.policy.retries} retries"
         )
 
 

@@ -115,8 +115,8 @@ def test_progress_counts_and_warns_once_of_a_server_that_repeats_itself(capsys):
     assert progress.total == 84
     assert progress.rescued == {"ring": 1}
     state = progress.state(progress.started + 1)
-    assert state.startswith("64 in flight, 2 retries, ")
-    assert state.endswith("100% truncated, rescues: ring 1")
+    assert state.startswith("rescues: ring 1, ")
+    assert state.endswith("100% truncated, 64 in flight, 2 retries")
 
 
 def test_the_commit_is_read_from_the_checkout():
