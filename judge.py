@@ -906,7 +906,8 @@ class _Trial:
             raise _WorkerLost(f"a case was killed from outside; is memory short? {last}".rstrip())
         if number:
             return "runtime error", f"killed by signal {number} ({signal.Signals(number).name})"
-        if re.match(r"(line \d+: )?MemoryError\b", last):
+        compiled = ended.kind != b"S"  # a parser that gives up at deep nesting says MemoryError too
+        if compiled and re.match(r"(line \d+: )?MemoryError\b", last):
             return "memory limit", f"ran out of memory ({limits.memory_mb} MiB)"
         return "runtime error", last or f"exit status {os.waitstatus_to_exitcode(ended.status)}"
 

@@ -21,6 +21,7 @@ import random
 import shlex
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
@@ -62,9 +63,12 @@ from swarm import (
     in_band,
 )
 
+PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
 RECIPE_VERSION = 1  # raised when the same settings would give other rollouts or verdicts
 PROMPTS = Path(__file__).parent / "prompts"
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
+
+tqdm.set_lock(threading.RLock())  # its default is for processes, and can start one
 
 USER_ERRORS = (
     DataError,
@@ -216,6 +220,7 @@ def shaping_settings(
         "seed": config.seed,
         "limits": asdict(config.limits),
         "sandbox": config.sandbox,
+        "python": PYTHON,
     }
 
 
@@ -470,11 +475,12 @@ async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_li
     tasks = {task.id: task for task in read_tasks(config, ids=journal.facts).tasks}
     today = {"limits": asdict(config.limits), "sandbox": config.sandbox}
     say(f"judging the programs of {journal.saved:,} rollouts again")
-    settings = {**journal.settings, **today}
+    settings = {**journal.settings, **today, "python": PYTHON}
     with tqdm(total=journal.saved, unit=" programs", disable=not sys.stderr.isatty()) as bar:
         graded = await regrade(journal, judge, tasks, settings, bar.update)
     load = journal.load or {}
-    environment = {**load["environment"], "sandbox": sandbox_line}
+    python = platform.python_version()
+    environment = {**load["environment"], "sandbox": sandbox_line, "python": python}
     journal.add_load({**load, "config": {**load["config"], **today}, "environment": environment})
     changes = ", ".join(f"{change} {count}" for change, count in sorted(graded.by_verdict.items()))
     say(f"{graded.changed} of {graded.total} verdicts changed{': ' if changes else ''}{changes}")

@@ -334,10 +334,11 @@ class _Worker:
         """
         sock, running, namespace = self.sock, self.running, self.main.__dict__
         # A program may replace all that it can reach; these it cannot.
-        fork, leave, close, wait = os.fork, os._exit, os.close, os.waitpid
+        fork, leave, closerange, wait = os.fork, os._exit, os.closerange, os.waitpid
         read, write, pack = os.read, os.write, REPLY.pack
         (prctl, tie), (syscall, lock) = DIE_WITH_PARENT, self.cage.lock if self.cage else NO_CALL
         usage, children, spent = resource.getrusage, resource.RUSAGE_CHILDREN, 0.0
+        end = max(sock + 1, OPEN_FILES)  # a library may hold a file open: libffi 3.5 does, its own
         while read(sock, 1) == b"C":
             running[1] = 0
             pid = fork()
@@ -346,7 +347,7 @@ class _Worker:
                 if syscall(*lock):
                     self.reply(b"X", 0)
                     leave(1)
-                close(sock)
+                closerange(3, end)
                 leave(_run(code, namespace, thorough))
             running[0] = pid
             _, status = wait(pid, 0)

@@ -248,6 +248,8 @@ ACCEPTED = {
     "memory caught": "try:\n    bytearray(1 << 33)\nexcept MemoryError:\n    pass\n" + SUM,
     "main module": "import __main__, sys\nassert sys.modules['__main__'].SEEN\n",
 }
+if sys.version_info >= (3, 12):  # these have limits of their own for recursion through C code
+    del ACCEPTED["recursion through a cache"]
 ACCEPTED["main module"] = (
     "import __main__\nSEEN = 1\nassert __main__.SEEN and __name__ == '__main__'\n" + SUM
 )
@@ -312,7 +314,7 @@ FAILING = {
     "closed stdout": (SUM + "import os\nos.close(1)", "runtime error", None),
     "loop": ("while True: pass", "time limit", "ran out of time (1 s of CPU)"),
     "loop in C": ("list(__import__('itertools').product(range(99), repeat=5))", None, None),
-    "loop in compile": ("x = " + "-" * 3000 + "1", "runtime error", None),
+    "loop in compile": ("x = " + "-" * 100_000 + "1", "runtime error", None),
     "sleep": ("import time\ntime.sleep(60)", "time limit", "ran out of time (2 s, mostly asleep)"),
     "endless thread": (
         "import threading, time\nthreading.Thread(target=lambda: time.sleep(60)).start()",
