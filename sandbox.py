@@ -2,10 +2,10 @@
 
 Theory of operation. Three kinds of process, each the parent of the next:
 
-    worker    a warm interpreter (this file run as a script) that has imported what contest
-              programs import. It reads no program. One a judge thread, for many programs.
-    program   a fork of the worker. It takes the limits, compiles the program once, forks a case
-              whenever it is told to and says how it ended.
+    worker    a warm interpreter (main() below) that has imported what contest programs import and
+              taken the limits. It reads no program. One a judge thread, for many programs.
+    program   a fork of the worker. It compiles the program once, forks a case whenever it is told
+              to and says how it ended.
     case      a fork of the program process. It runs the code as `__main__`.
 
 The judge (judge.py) owns three unnamed in-memory files that are the worker's stdin, stdout and
@@ -549,7 +549,6 @@ class Cage:
         _libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _syscall("capset", struct.pack("=Ii", 0x20080522, 0), bytes(24))
         self.layers = layers
-        self.code: list[Any] = []  # the filters' memory
         if "Landlock" in layers:
             self.ruleset = _landlock_ruleset(_library_paths())
         if "seccomp" in layers:
@@ -557,14 +556,14 @@ class Cage:
 
     def prepare_filters(self) -> None:
         machine = os.uname().machine
-        seccomp = _SYSCALLS["seccomp"][_ARCHITECTURES[machine][0]]
-        install = []
+        self.code, self.filters = [], []
         for instructions in (_program_filter(machine), _case_filter(machine)):
             code = ctypes.create_string_buffer(b"".join(instructions))
             self.code.append(code)
-            program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(code))
-            install.append((_plain_libc.syscall, (seccomp, 1, 4, program)))
-        self.lock_program, self.lock = install
+            pointer = ctypes.addressof(code)
+            self.filters.append(struct.pack("HxxxxxxP", len(instructions), pointer))
+        seccomp = _SYSCALLS["seccomp"][_ARCHITECTURES[machine][0]]
+        self.lock = (_plain_libc.syscall, (seccomp, 1, 4, self.filters[1]))
 
     def enter(self) -> None:
         """Lock the program process in: from here on it reads the library and forks cases."""
@@ -572,9 +571,7 @@ class Cage:
             _syscall("landlock_restrict_self", self.ruleset, 0)
             os.close(self.ruleset)
         if "seccomp" in self.layers:
-            call, arguments = self.lock_program
-            if call(*arguments):
-                raise OSError("the system call filter was refused")
+            _syscall("seccomp", 1, 4, self.filters[0])
 
 
 def _library_paths() -> list[str]:
@@ -831,7 +828,3 @@ def _search(ranges: list[tuple[int, list[bytes]]]) -> list[bytes]:
     middle = len(ranges) // 2
     low, high = _search(ranges[:middle]), _search(ranges[middle:])
     return [_jump(JGE, ranges[middle][0], len(low), 0), *low, *high]
-
-
-if __name__ == "__main__":
-    main()

@@ -97,9 +97,9 @@ def plain(programs: list[str], cases: int, workers: int, right: bool) -> None:
 
 # What a worker runs to measure the floor: its program process forks, and the forks only end.
 BARE = """
-import sys; sys.path.append({folder!r}); import sandbox, os
+import sys; sys.path.append({folder!r}); import os, sandbox
 def cases(process, code, thorough):
-    while sandbox.os.read(process.sock, 1) == b"C":
+    while os.read(process.sock, 1) == b"C":
         for _ in range(int(os.pread(0, 99, 0))):
             pid = os.fork()
             if pid == 0:
@@ -121,11 +121,11 @@ def bare(forks: int) -> None:
     worker.close()
 
 
-def floor(cases: int, rounds: int) -> None:
+def floor(cases: int) -> None:
     """Print what a case costs over a bare fork, both without start-up, measured in turn."""
     programs = [f"{TRIVIAL}#{i}\n" for i in range(cases // CASES_A_PROGRAM + 1)]
     costs = []
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         start = measure(lambda: ours(programs[:1], CASES_A_PROGRAM, 1, True), cases)[0]
         case = measure(lambda: ours(programs, CASES_A_PROGRAM, 1, True), cases)[0] - start
         none = measure(lambda: bare(0), cases)[0]
@@ -134,7 +134,7 @@ def floor(cases: int, rounds: int) -> None:
     ratio = statistics.median(case / fork for fork, case in costs)
     print(f"bare os.fork + waitpid of the same process: {fork:.2f} ms of CPU")
     print(f"a case of a trivial program:                {case:.2f} ms, {ratio:.2f} times as much")
-    print(f"(medians of {rounds} rounds, without start-up)\n")
+    print(f"(medians of {ROUNDS} rounds, without start-up)\n")
 
 
 def main() -> None:
@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=2000, help="cases a measurement")
     total = parser.parse_args().cases
     many = total // CASES_A_PROGRAM
-    floor(total, ROUNDS)
+    floor(total)
     heads = f"{'plain':>8}{'ratio':>7}"
     print(f"{'a case':34}{'CPU ms':>8}{heads}{'wall ms':>9}{heads}")
     for name, text, each, right in (

@@ -314,7 +314,8 @@ FAILING = {
     "closed stdout": (SUM + "import os\nos.close(1)", "runtime error", None),
     "loop": ("while True: pass", "time limit", "ran out of time (1 s of CPU)"),
     "loop in C": ("list(__import__('itertools').product(range(99), repeat=5))", None, None),
-    "loop in compile": ("x = " + "-" * 100_000 + "1", "runtime error", None),
+    "loop in compile": ("x = " + "-" * 3000 + "1", "runtime error", None),
+    "nesting that no parser takes": ("x = " + "-" * 100_000 + "1", "runtime error", None),
     "sleep": ("import time\ntime.sleep(60)", "time limit", "ran out of time (2 s, mostly asleep)"),
     "endless thread": (
         "import threading, time\nthreading.Thread(target=lambda: time.sleep(60)).start()",
@@ -336,6 +337,8 @@ FAILING = {
         None,
     ),
 }
+if sys.version_info >= (3, 12):  # these compile it
+    del FAILING["loop in compile"]
 
 
 def test_verdicts_and_what_is_shown() -> None:
