@@ -24,9 +24,9 @@ from unittest.mock import patch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-import judge
 from data import Case, Task
-from judge import Judge, Limits, same_output
+from judge import LAYERS, Judge, Limits, same_output
+from sandbox import channel
 
 TRIVIAL = "a, b = map(int, input().split())\nprint(a + b)\n"
 IMPORTS = (
@@ -97,7 +97,7 @@ def plain(programs: list[str], cases: int, workers: int, right: bool) -> None:
 
 # What a worker runs to measure the floor: its program process forks, and the forks only end.
 BARE = """
-import sys; sys.path.append({folder!r}); import os, sandbox
+import sys; sys.path.append({folder!r}); import os; from sandbox import worker
 def cases(process, code, thorough):
     while os.read(process.sock, 1) == b"C":
         for _ in range(int(os.pread(0, 99, 0))):
@@ -106,15 +106,15 @@ def cases(process, code, thorough):
                 os._exit(0)
             os.waitpid(pid, 0)
         process.reply(b"C", 0)
-sandbox._Worker.cases = cases
-sandbox.main()
+worker._Worker.cases = cases
+worker.main()
 """
 
 
 def bare(forks: int) -> None:
     """os.fork + waitpid, `forks` times, in the process that would fork cases."""
-    with patch.object(judge, "START", BARE):
-        worker = judge._Worker(Limits(cpu_seconds=3600), list(judge.LAYERS))
+    with patch.object(channel, "START", BARE):
+        worker = channel.Worker(Limits(cpu_seconds=3600), list(LAYERS))
     worker.compile(TRIVIAL.encode())
     worker.run(f"{forks}".encode())
     worker.end()

@@ -37,9 +37,9 @@ from judge import Judge, Judgement, Limits
 if sys.platform != "linux":
     pytest.skip("the sandbox needs Linux", allow_module_level=True)
 
-import sandbox
+from sandbox import cage
 
-if sandbox.landlock_abi() == 0:
+if cage.landlock_abi() == 0:
     pytest.skip("this kernel has no Landlock", allow_module_level=True)
 
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=1.0, memory_mb=512, output_mb=4)
@@ -238,9 +238,7 @@ PRESENT = [
 ]
 
 
-@pytest.mark.parametrize(
-    "path", [*PRESENT, str(Path.home()), __file__, sandbox.__file__, "/dev/shm"]
-)
+@pytest.mark.parametrize("path", [*PRESENT, str(Path.home()), __file__, cage.__file__, "/dev/shm"])
 def test_it_reads_nothing_of_the_machine(arena: Arena, path: str) -> None:
     program = """
 path = T['path']
@@ -496,7 +494,7 @@ def test_it_changes_no_file(arena: Arena, tmp_path: Path, name: str) -> None:
             assert snapshot(folder) == before
         elif name not in WRITES_HELD_ALWAYS | (WRITES_OF_ROOT if os.geteuid() else set()):
             assert snapshot(folder) != before, judgement
-        for place in (Path.cwd(), Path("/"), Path(sandbox.__file__).parent):
+        for place in (Path.cwd(), Path("/"), Path(cage.__file__).parent):
             assert not (held and (place / given["name"]).exists())
             (place / given["name"]).unlink(missing_ok=True)
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from judge import same_output
+from compare import same_output
 
 LONG = "7" * 1_000_000
 

@@ -20,9 +20,9 @@ from typing import Any
 
 import pytest
 
-import judge as judge_module
 from data import Case, Task
 from judge import Judge, JudgeFault, Limits
+from sandbox import channel
 
 if sys.platform != "linux":
     pytest.skip("the sandbox needs Linux", allow_module_level=True)
@@ -122,7 +122,7 @@ def test_a_process_killed_every_time_is_a_fault_with_its_cause(place: str) -> No
 
 
 def test_a_worker_that_no_longer_answers_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judge_module, "REPLY_SECONDS", 0)
+    monkeypatch.setattr(channel, "REPLY_SECONDS", 0)
 
     async def body(judge: Judge) -> None:
         assert (await judge.grade(RIGHT, a_task())).accepted

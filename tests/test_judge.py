@@ -453,6 +453,8 @@ def test_only_three_descriptors_no_environment_no_arguments_and_no_module_of_our
                 continue
             raise SystemExit(f"descriptor {fd}")
         assert not os.environ and sys.argv == ["program.py"]
+        ours = [name for name in sys.modules if name.partition(".")[0] in ("sandbox", "judge")]
+        assert not ours, ours
         try:
             import sandbox
         except ModuleNotFoundError:

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from judge import extract_program
+from replies import extract_program
 
 P = "print(int(input()) + 1)"
 DOCSTRING = """\

@@ -1,0 +1,1 @@
+"""What runs inside a judge's worker process, and the judge's end of its socket."""
