@@ -28,7 +28,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
@@ -36,18 +36,9 @@ import report
 from data import DataError, Loaded, Task, load_tasks
 from journal import Journal, JournalError, regrade
 from judge import Judge, JudgeFault, Limits, SandboxError, add_limit_flags, limits_from
-from policy import (
-    DEFAULT_BASE_URL,
-    DEFAULT_MODEL,
-    BudgetSpent,
-    Endpoint,
-    PolicyError,
-    Sampling,
-    Scripted,
-    ScriptedPolicy,
-    Stopped,
-    find_key,
-)
+from policy import BudgetSpent, PolicyError, Sampling, Stopped
+from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL, find_key
+from policy.scripted import Scripted, ScriptedPolicy
 from swarm import (
     BANDS,
     GROUP,
@@ -62,6 +53,9 @@ from swarm import (
     fenced,
     in_band,
 )
+
+if TYPE_CHECKING:
+    from policy.endpoint import Endpoint
 
 PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
 RECIPE_VERSION = 1  # raised when the same settings would give other rollouts or verdicts
@@ -349,6 +343,8 @@ async def open_policy(config: Config) -> AsyncIterator[Endpoint | ScriptedPolicy
         written = {title: [Scripted(*row) for row in rows] for title, rows in replies().items()}
         yield ScriptedPolicy(written)
         return
+    from policy.endpoint import Endpoint  # slow to import: --reuse and the dry run do without
+
     endpoint = Endpoint(
         config.base_url,
         find_key(config.base_url),

@@ -31,7 +31,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from data import Case, Task
 from journal import Journal
 from judge import Judgement
-from policy import Endpoint, Sampling
+from policy import Sampling
+from policy.endpoint import Endpoint
 from swarm import GROUP, ROUNDS, Prompts, Swarm, TaskFacts
 
 ROOT = Path(__file__).resolve().parent.parent

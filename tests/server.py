@@ -32,7 +32,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from policy import Scripted, ScriptedPolicy
+from policy.scripted import Scripted, ScriptedPolicy
 from toy import replies
 
 OPENAI_FIELDS = {

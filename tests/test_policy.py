@@ -26,23 +26,19 @@ from server import (
     usage,
 )
 
-import policy
 from policy import (
-    DEFAULT_BASE_URL,
-    DEFAULT_MODEL,
-    PROBE,
     BudgetSpent,
-    Endpoint,
     EndpointDown,
     EndpointRefused,
     Reply,
     Sampling,
-    Scripted,
-    ScriptedPolicy,
     Stopped,
-    find_key,
-    split_reasoning,
 )
+from policy.endpoint import PROBE, Endpoint
+from policy.failures import retry_after
+from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL, find_key
+from policy.reply import split_reasoning
+from policy.scripted import Scripted, ScriptedPolicy
 
 T = TypeVar("T")
 Script = Callable[[Request], Answer]
@@ -320,11 +316,11 @@ def test_retry_after_is_waited_for():
 
 
 def test_retry_after_of_any_length_is_read():
-    assert policy._retry_after({"retry-after": "86400"}) == 86400
-    assert policy._retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
-    assert policy._retry_after({"retry-after": "Fri, 31 Dec 2999 23:59:59 GMT"}) > 1e9
+    assert retry_after({"retry-after": "86400"}) == 86400
+    assert retry_after({"retry-after-ms": "1500", "retry-after": "9"}) == 1.5
+    assert retry_after({"retry-after": "Fri, 31 Dec 2999 23:59:59 GMT"}) > 1e9
     for text in ("", "soon", "nan", "inf", "-1", "Fri, 31 Dec 1999 23:59:59 GMT"):
-        assert policy._retry_after({"retry-after": text}) is None
+        assert retry_after({"retry-after": text}) is None
 
 
 def test_a_retry_after_past_the_deadline_pauses_everyone_until_then():

@@ -1,4 +1,4 @@
-"""The policy: an OpenAI-compatible endpoint, or the scripted one of the dry run.
+"""An OpenAI-compatible endpoint that is asked until a reply is whole.
 
 A run is tens of thousands of requests over hours, to whatever server the user has. Three rules
 keep it whole. What the server refuses for good (key, model, credit, a field) is found by one
@@ -17,191 +17,36 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import email.utils
-import hashlib
 import itertools
 import json
-import math
-import os
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
-if TYPE_CHECKING:
-    import httpx2
-    import openai
+import httpx2  # the openai client's own HTTP library: addresses, and errors of a body
+import openai
 
-Message = dict[str, str]
+from policy import (
+    BudgetSpent,
+    EndpointDown,
+    EndpointRefused,
+    Message,
+    PolicyError,
+    Reply,
+    Sampling,
+    Stopped,
+)
+from policy.failures import BadRequest, Retry, Unanswerable, explain, in_words
+from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL
+from policy.reply import Draft
+
 T = TypeVar("T")
-
-DEFAULT_BASE_URL = "https://zeroproofai--whileai-serve-qwen3-4b.modal.run/v1"
-DEFAULT_MODEL = "Qwen/Qwen3-4B"
 
 PROBE: list[Message] = [{"role": "user", "content": "Reply with the one word: ready"}]
 PROBE_SEED = 2**53 - 1  # as large as the seeds of a run get
-
-# Finish reasons of replies that were broken off: OpenRouter, SGLang and vLLM, DeepSeek.
-BROKEN_OFF = {"error", "abort", "insufficient_system_resource"}
-
-# What servers say of a prompt that does not fit: OpenAI, vLLM, SGLang, llama.cpp, LM Studio,
-# TGI, Gemini, Anthropic's proxies, LiteLLM.
-TOO_LONG = re.compile(
-    r"context.?(length|size|window)|maximum model length|prompt is too long|input is too long"
-    r"|too many (input )?tokens|longer than the model|exceeds? the maximum number of tokens"
-    r"|reduce the length|\binputs\b.{0,40}must (have|be)",
-    re.IGNORECASE,
-)
-REFUSAL = re.compile(
-    r"content.?filter|content.?(management.?)?policy|usage polic|flagged|moderation"
-    r"|data_inspection_failed|invalid_prompt",
-    re.IGNORECASE,
-)
-NO_CREDIT = re.compile(
-    r"insufficient.?(quota|credit|balance|funds)|billing.?(hard.?limit|not.?active)|out of credits"
-    r"|daily.{0,20}quota|quota.{0,200}(daily|per.?day|a day)",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """What is asked of the policy, the same for every rollout.
-
-    Attributes:
-        temperature: softmax temperature.
-        max_tokens: longest reply, in tokens, reasoning included.
-        thinking: whether the model may reason before it answers.
-    """
-
-    temperature: float = 1.0
-    max_tokens: int = 2048
-    thinking: bool = False
-
-
-@dataclass(frozen=True)
-class Reply:
-    """One sampled reply.
-
-    Attributes:
-        text: the content without reasoning; of a refusal the server's words, if any.
-        reasoning: what the model thought, kept apart ("" when it did not).
-        finish_reason: as the server said, e.g. "stop" or "length"; "none" when the request
-            itself was refused for its content (see outcome).
-        outcome: why there is no usable reply ("prompt too long", "refusal", "empty reply"),
-            else None.
-        prompt_tokens, completion_tokens, reasoning_tokens: from usage; None when not sent.
-            Reasoning tokens are a part of the completion tokens, and are not estimated when
-            the server reasons aloud and does not count them.
-        seconds: wall time of the sample, queueing excluded, retries included.
-    """
-
-    text: str
-    reasoning: str
-    finish_reason: str
-    outcome: str | None
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    reasoning_tokens: int | None
-    seconds: float
-
-
-class PolicyError(Exception):
-    """Base of all below; its text is one line for the user.
-
-    PolicyError
-     +- EndpointRefused   nothing will help but another command (key, model, address)
-     +- EndpointDown      gave up after --give-up-after minutes
-     +- BudgetSpent       --max-total-tokens reached
-     +- Stopped           stop() was called: no new request is started
-    """
-
-
-class EndpointRefused(PolicyError):
-    pass
-
-
-class EndpointDown(PolicyError):
-    pass
-
-
-class BudgetSpent(PolicyError):
-    pass
-
-
-class Stopped(PolicyError):
-    pass
-
-
-class _Retry(Exception):
-    """The attempt failed in transport; `wait` is the server's Retry-After in seconds, if any."""
-
-    def __init__(self, words: str, wait: float | None = None) -> None:
-        super().__init__(words)
-        self.wait = wait
-
-
-class _BadRequest(Exception):
-    """The server does not take the request as it is; `error` is the client's."""
-
-    def __init__(self, words: str, error: openai.APIError) -> None:
-        super().__init__(words)
-        self.error = error
-
-
-class _Unanswerable(Exception):
-    """This prompt gets no reply; `outcome` is a Reply's."""
-
-    def __init__(self, words: str, outcome: str) -> None:
-        super().__init__(words)
-        self.outcome = outcome
-
-
-class Policy(Protocol):
-    """Anything that answers messages."""
-
-    async def sample(self, messages: list[Message], seed: int) -> Reply:
-        """Sample one reply; waits for a free slot first. Raises PolicyError."""
-        ...
-
-    def stop(self) -> None:
-        """Start no new request; those in flight go on to their end."""
-        ...
-
-
-def find_key(base_url: str) -> str:
-    """The key for an endpoint; EndpointRefused when the hosted one has none.
-
-    The hosted model: WHILEAI_API_KEY, else the key that `wai login` saved in
-    ~/.whileai/credentials.json (`whileai` moves that folder with WHILEAI_HOME). Any other:
-    OPENAI_API_KEY, else a placeholder, since a local server needs none and the client wants one.
-    """
-    if base_url.rstrip("/") != DEFAULT_BASE_URL:
-        return _usable(os.environ.get("OPENAI_API_KEY", ""), "OPENAI_API_KEY") or "no-key"
-    if key := _usable(os.environ.get("WHILEAI_API_KEY", ""), "WHILEAI_API_KEY"):
-        return key
-    folder = Path(os.environ.get("WHILEAI_HOME") or Path.home() / ".whileai")
-    path = folder / "credentials.json"
-    try:
-        key = _usable(str(json.loads(path.read_text("utf-8"))["api_key"] or ""), str(path))
-    except (OSError, ValueError, KeyError, TypeError):
-        key = ""
-    if not key:
-        raise EndpointRefused(
-            "no key for the hosted model: set WHILEAI_API_KEY, or `pip install whileai` and run "
-            "`wai login`, or give another endpoint with --base-url, or try --dry-run"
-        )
-    return key
-
-
-def _usable(key: str, source: str) -> str:
-    key = key.strip()
-    if key and not (key.isascii() and key.isprintable()):
-        raise EndpointRefused(f"the key in {source} holds characters that no key has")
-    return key
 
 
 class Endpoint:
@@ -243,11 +88,6 @@ class Endpoint:
         max_total_tokens: int | None = None,
         backoff_seconds: float = 0.5,
     ) -> None:
-        # Slow to import, and only an endpoint needs them: --reuse and the dry run do without.
-        global httpx2, openai
-        import httpx2  # the openai client's own HTTP library: addresses, and errors of a body
-        import openai
-
         self.base_url = base_url.rstrip("/")
         try:
             url = httpx2.URL(self.base_url)
@@ -331,16 +171,16 @@ class Endpoint:
             while True:
                 try:
                     reply = await self._attempt(PROBE, PROBE_SEED)
-                except _BadRequest as refusal:
+                except BadRequest as refusal:
                     self._adapt(refusal)
                     continue
                 if not self._still_thinks(reply):
                     break
-        except _Unanswerable as error:
+        except Unanswerable as error:
             raise EndpointRefused(
                 f"{self.base_url} refuses the smallest request ({error.outcome}): {error}"
             ) from error
-        except _Retry as error:
+        except Retry as error:
             cause = error.__cause__ and error.__cause__.__cause__
             if isinstance(cause, httpx2.ConnectError):
                 raise EndpointRefused(
@@ -362,18 +202,18 @@ class Endpoint:
         try:
             body = await self._client.get("/models", cast_to=object)
         except (openai.APIError, ValueError) as error:
-            meaning = self._explain(error)
-            if isinstance(meaning, _Retry):
+            meaning = explain(error, self.base_url, self._model)
+            if isinstance(meaning, Retry):
                 raise meaning from error
             raise EndpointRefused(
-                f"give --model: {self.base_url} does not list its models ({_words(error)})"
+                f"give --model: {self.base_url} does not list its models ({in_words(error)})"
             ) from error
         rows = body.get("data") if isinstance(body, dict) else None
         if not isinstance(rows, list):
             raise EndpointRefused(f"give --model: {self.base_url}/models lists none")
         return [str(row["id"]) for row in rows if isinstance(row, dict) and "id" in row]
 
-    def _adapt(self, refusal: _BadRequest) -> None:
+    def _adapt(self, refusal: BadRequest) -> None:
         """Drop or swap the field that the server refuses, or raise EndpointRefused."""
         name = self._blamed(refusal.error)
         if name is None:
@@ -435,7 +275,7 @@ class Endpoint:
             self.in_flight += 1
             try:
                 reply = await self._persist(messages, seed)
-            except _Unanswerable as error:
+            except Unanswerable as error:
                 reply = Reply("", "", "none", error.outcome, None, None, None, 0.0)
             except (EndpointRefused, EndpointDown) as error:
                 self._end(error)
@@ -489,7 +329,7 @@ class Endpoint:
         while True:
             try:
                 return await self._until_deadline(messages, seed)
-            except _Retry as error:
+            except Retry as error:
                 used_up += not error.wait or error.wait < self._deadline  # else told to wait longer
                 if used_up == 2:
                     raise EndpointDown(
@@ -500,7 +340,7 @@ class Endpoint:
                 await self._outage(error)
 
     async def _until_deadline(self, messages: list[Message], seed: int) -> Reply:
-        """Attempts with backoff until the deadline, then the last _Retry.
+        """Attempts with backoff until the deadline, then the last Retry.
 
         The fields were accepted by the probe, so a bad request gets two more tries (a proxy may
         have lost its upstream) before it ends the run.
@@ -517,13 +357,13 @@ class Endpoint:
                 async with asyncio.timeout_at(deadline):
                     return await self._attempt(messages, seed)
             except TimeoutError:
-                raise _Retry(f"no whole reply in {self._deadline:g} seconds") from None
-            except _BadRequest as error:
+                raise Retry(f"no whole reply in {self._deadline:g} seconds") from None
+            except BadRequest as error:
                 bad += 1
                 if bad == 3:
                     raise EndpointRefused(f"{self.base_url} refuses a request: {error}") from error
-                failure = _Retry(str(error))
-            except _Retry as error:
+                failure = Retry(str(error))
+            except Retry as error:
                 failure = error
             self._note_once(f"retrying: {failure}")
             wait = self._wait(failure, n)
@@ -533,7 +373,7 @@ class Endpoint:
             await self._sleep(wait)
         raise AssertionError("unreachable")
 
-    async def _outage(self, error: _Retry) -> None:
+    async def _outage(self, error: Retry) -> None:
         """Pause new requests until the endpoint answers; the first sample to come here probes."""
         if not self.paused:
             self._open.clear()
@@ -541,7 +381,7 @@ class Endpoint:
             try:
                 await self._until_it_answers(lambda: self._attempt(PROBE, PROBE_SEED), error)
                 self._notify("the endpoint answers again")
-            except (_BadRequest, _Unanswerable):
+            except (BadRequest, Unanswerable):
                 pass  # an answer, if not a kind one; the sample will meet its own
             except PolicyError as end:
                 self._end(end)
@@ -551,7 +391,7 @@ class Endpoint:
         self._check()
 
     async def _until_it_answers(
-        self, ask: Callable[[], Awaitable[T]], error: _Retry | None = None
+        self, ask: Callable[[], Awaitable[T]], error: Retry | None = None
     ) -> T:
         """Ask until the server answers; EndpointDown after --give-up-after minutes.
 
@@ -576,8 +416,8 @@ class Endpoint:
                 async with asyncio.timeout_at(give_up) as self._probing:
                     return await ask()
             except TimeoutError:
-                error = error or _Retry("no answer")
-            except _Retry as latest:
+                error = error or Retry("no answer")
+            except Retry as latest:
                 error = latest
             finally:
                 self._probing = None
@@ -585,7 +425,7 @@ class Endpoint:
             self._note_once(f"no answer yet, waiting: {error}")
         raise AssertionError("unreachable")
 
-    def _wait(self, failure: _Retry, n: int) -> float:
+    def _wait(self, failure: Retry, n: int) -> float:
         """Seconds to wait after the n-th failure in a row: as the server asks, else exponential,
         with jitter, to a minute."""
         if failure.wait:
@@ -609,12 +449,12 @@ class Endpoint:
     async def _attempt(self, messages: list[Message], seed: int) -> Reply:
         """One request and its whole reply.
 
-        Raises _Retry, _BadRequest, _Unanswerable, EndpointRefused.
+        Raises Retry, BadRequest, Unanswerable, EndpointRefused.
         """
         body = {"model": self._model, "messages": messages, "stream": True, **self._fields}
         if self._seeded:
             body["seed"] = seed
-        draft = _Draft()
+        draft = Draft()
         try:
             stream = await self._client.post(
                 "/chat/completions",
@@ -627,14 +467,14 @@ class Endpoint:
                 await draft.read(stream)
         except (openai.APIError, httpx2.HTTPError, ValueError) as error:
             if draft.finish_reason is None:
-                raise self._explain(error) from error
+                raise explain(error, self.base_url, self._model) from error
         finally:
             self._count(messages, draft)
         if draft.finish_reason is None:
-            raise _Retry("a stream ended without a finish_reason")
+            raise Retry("a stream ended without a finish_reason")
         return draft.reply()
 
-    def _count(self, messages: list[Message], draft: _Draft) -> None:
+    def _count(self, messages: list[Message], draft: Draft) -> None:
         prompt, completion, _ = draft.usage_counts()
         if prompt is not None and completion is not None:
             self.tokens_used += prompt + completion
@@ -643,263 +483,7 @@ class Endpoint:
             if self._budget is not None:
                 self._note_once("no usage: --max-total-tokens counts a token for 3 characters")
 
-    def _explain(self, error: Exception) -> Exception:
-        """What a failed request means: _Retry, _BadRequest, _Unanswerable or EndpointRefused.
-
-        The status is HTTP's, or under HTTP 200 the code in the error itself. There only a
-        refusal of the key or of payment is final: the server had accepted the request.
-        """
-        words = _words(error)
-        status = getattr(error, "status_code", None)
-        in_body = status is None
-        if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
-            return _Retry(words)
-        if status is None and error.code is not None and error.code.isdecimal():
-            status = int(error.code)
-        wait = None if in_body else _retry_after(error.response.headers)  # type: ignore[attr-defined]
-        text = f"{error.code} {error.type} {error.message} {error.body}"
-        if status == 402 or ((in_body or status == 429) and NO_CREDIT.search(text)):
-            return EndpointRefused(f"no credit at {self.base_url}: {words}")
-        if status in (400, 403, 413, 422, 500) or in_body:
-            if TOO_LONG.search(text):
-                return _Unanswerable(words, "prompt too long")
-            if REFUSAL.search(text):
-                return _Unanswerable(words, "refusal")
-        if status in (401, 403):
-            return EndpointRefused(f"{self.base_url} refuses access: {words}")
-        if in_body or status is None or status in (408, 409, 425, 429) or not 400 <= status < 500:
-            return _Retry(words, wait)
-        if status in (404, 405):
-            hint = "" if self.base_url.endswith("/v1") else "; does the address end in /v1?"
-            return EndpointRefused(f"{self.base_url} has no model {self._model}: {words}{hint}")
-        return _BadRequest(words, error)
-
-
-class _Draft:
-    """A reply while it streams in."""
-
-    def __init__(self) -> None:
-        self.content: list[str] = []
-        self.reasoning: list[str] = []
-        self.refusal: list[str] = []
-        self.finish_reason: str | None = None
-        self.usage: dict[str, Any] = {}
-
-    async def read(self, stream: openai.AsyncStream[object]) -> None:
-        """Read a stream, or a body that came in one piece, to its end.
-
-        Reading wakes the event loop for each chunk of each stream, which costs more than the
-        chunk itself. So it naps after each burst for a 25th of the reply's age, and finds
-        what came meanwhile in one go; the reply is seen whole 2% later on average.
-        """
-        if re.search("json|html", stream.response.headers.get("content-type", "")):
-            self.add(_whole(await stream.response.aread(), stream.response))
-            return
-        clock = asyncio.get_running_loop().time
-        started = awake = clock()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None) as limit:
-                async for data in stream:
-                    self.add(data)
-                    now = clock()
-                    if self.finish_reason is not None:
-                        limit.reschedule(now + 10)  # for the usage: not all servers end a stream
-                    elif now - awake > 0.003:
-                        await asyncio.sleep(min(0.5, (now - started) / 25))
-                        awake = clock()
-
-    def add(self, data: object) -> None:
-        """Take in one chunk; ValueError when it is none."""
-        data = _object(data)
-        self.usage = _object(data.get("usage")) or self.usage
-        for choice in map(_object, data.get("choices") or ()):
-            part = _object(choice.get("delta") or choice.get("message"))
-            for name, into in (("content", self.content), ("refusal", self.refusal)):
-                if isinstance(part.get(name), str):
-                    into.append(part[name])
-            thought = part.get("reasoning") or part.get("reasoning_content")
-            if isinstance(thought, str):
-                self.reasoning.append(thought)
-            reason = choice.get("finish_reason")
-            if reason in BROKEN_OFF:
-                raise ValueError(f"a reply was broken off (finish_reason {reason})")
-            self.finish_reason = reason or self.finish_reason
-
-    def length(self) -> int:
-        return sum(map(len, self.content)) + sum(map(len, self.reasoning))
-
-    def usage_counts(self) -> tuple[int | None, int | None, int | None]:
-        """Tokens of the prompt, of the completion, and of the reasoning in the completion."""
-        details = _object(self.usage.get("completion_tokens_details"))
-        counts = (
-            self.usage.get("prompt_tokens"),
-            self.usage.get("completion_tokens"),
-            details.get("reasoning_tokens"),
-        )
-        prompt, completion, reasoning = (n if isinstance(n, int) else None for n in counts)
-        return prompt, completion, reasoning
-
-    def reply(self) -> Reply:
-        """The finished reply."""
-        text, thought = split_reasoning("".join(self.content), inline=not self.reasoning)
-        refusal = "".join(self.refusal)
-        outcome = None
-        if self.finish_reason == "content_filter" or (refusal and not text.strip()):
-            outcome, text = "refusal", text or refusal
-        elif not text.strip():
-            outcome = "empty reply"
-        return Reply(
-            _whole_characters(text),
-            _whole_characters("".join(self.reasoning) + thought),
-            str(self.finish_reason),
-            outcome,
-            *self.usage_counts(),
-            seconds=0.0,
-        )
-
-
-def split_reasoning(content: str, *, inline: bool = True) -> tuple[str, str]:
-    """Content -> (text, reasoning), for servers that leave <think>...</think> in the content.
-
-    An unclosed <think> is all reasoning (a reply cut by its limit). A </think> without its
-    opening tag ends the reasoning too: some templates put the opening tag into the prompt. That
-    is looked for only if `inline`: a server that sends reasoning apart has removed the tags.
-    """
-    head, opened, rest = content.partition("<think>")
-    if opened and not head.strip():
-        thought, _, text = rest.partition("</think>")
-    elif inline and "</think>" in content:
-        thought, _, text = content.partition("</think>")
-    else:
-        return content, ""
-    return text.lstrip("\n"), thought.strip("\n")
-
-
-def _object(data: object) -> dict[str, Any]:
-    """A JSON object, where null stands for an empty one; ValueError for anything else."""
-    if data is not None and not isinstance(data, dict):
-        raise ValueError(f"not a chunk of a reply: {str(data)[:80]}")
-    return data or {}
-
-
-def _whole_characters(text: str) -> str:
-    """Join surrogates that were split between chunks; one left alone becomes U+FFFD."""
-    if text.isascii():
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _whole(body: bytes, response: httpx2.Response) -> object:
-    """A body that came in one piece: a completion, or an error under HTTP 200, which raises."""
-    try:
-        data = json.loads(body)
-    except ValueError:
-        kind = response.headers.get("content-type", "no content type")
-        raise ValueError(f"a body that is no reply ({kind}, {len(body)} bytes)") from None
-    if isinstance(data, dict) and data.get("error"):
-        error = data["error"]
-        message = error.get("message") if isinstance(error, dict) else None
-        raise openai.APIError(str(message or error), response.request, body=error)
-    return data
-
 
 def _estimate(messages: Sequence[Message]) -> int:
     """Tokens of a prompt, on the high side for English and code."""
     return sum(len(message["content"]) for message in messages) // 3
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a response asks to wait, of any length; None when it does not say."""
-    seconds = math.nan
-    text = headers.get("retry-after", "")
-    try:
-        seconds = float(headers["retry-after-ms"]) / 1000
-    except (KeyError, ValueError):
-        try:
-            seconds = float(text)
-        except ValueError:
-            if date := email.utils.parsedate_tz(text):
-                seconds = email.utils.mktime_tz(date) - time.time()
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _words(error: Exception) -> str:
-    """An error in one line: its class of failure and what the server said."""
-    if isinstance(error, openai.APIConnectionError | httpx2.HTTPError):
-        cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
-        text = f"{type(cause or error).__name__}: {cause or error}"
-    elif isinstance(error, openai.APIError):
-        status = getattr(error, "status_code", None)
-        said = error.body.get("message") if isinstance(error.body, dict) else error.body
-        if not isinstance(said, str) or said.lstrip().startswith("<"):
-            said = error.message if isinstance(error.body, dict) else "(no words)"
-        text = f"HTTP {status} {said}" if status else said or error.message
-    else:
-        text = str(error)
-    return " ".join(text.split())[:300]
-
-
-@dataclass(frozen=True)
-class Scripted:
-    """One of the replies that the scripted policy may give.
-
-    Attributes:
-        text, finish_reason: the reply.
-        fresh: its weight among the task's replies when the prompt shows no attempt.
-        informed: its weight when the prompt shows one.
-    """
-
-    text: str
-    finish_reason: str
-    fresh: float
-    informed: float
-
-
-class ScriptedPolicy:
-    """The policy of the dry run: written replies, no network, no waiting.
-
-    A reply is drawn by a hash of the messages and the seed, so it depends on the request alone
-    and a run can be repeated. Tokens are counted as words. A prompt shows an attempt when its
-    user message holds a code fence: the bare problem holds none.
-
-    Args:
-        replies: a text that occurs in the user message of a task, such as its title -> what may
-            be replied.
-    """
-
-    def __init__(self, replies: Mapping[str, Sequence[Scripted]]) -> None:
-        self._replies = replies
-        self._stopped = False
-        self.in_flight = self.retries = self.tokens_used = 0
-        self.line = "scripted policy: written replies, no model, no network"
-        self.sent: dict[str, Any] = {"model": "scripted", "seed": "one a rollout"}
-
-    async def sample(self, messages: list[Message], seed: int) -> Reply:
-        """The reply of draw, at once."""
-        await asyncio.sleep(0)
-        if self._stopped:
-            raise Stopped("no new request is started")
-        chosen = self.draw(messages, seed)
-        prompt, completion = len(messages[-1]["content"].split()), len(chosen.text.split())
-        self.tokens_used += prompt + completion
-        outcome = None if chosen.text.strip() else "empty reply"
-        return Reply(
-            chosen.text, "", chosen.finish_reason, outcome, prompt, completion, None, seconds=0.0
-        )
-
-    def draw(self, messages: list[Message], seed: int) -> Scripted:
-        """The reply to a request; KeyError for a task without any: the script is incomplete."""
-        user = messages[-1]["content"]
-        title = next((title for title in self._replies if title in user), None)
-        if title is None:
-            raise KeyError(f"no scripted reply for: {user[:80]}")
-        options = self._replies[title]
-        weights = [option.informed if "```" in user else option.fresh for option in options]
-        digest = hashlib.sha256(json.dumps([messages, seed]).encode()).digest()
-        drawn = int.from_bytes(digest[:6], "big") / 2**48 * sum(weights)
-        ends = itertools.accumulate(weights)
-        return next(option for option, end in zip(options, ends, strict=True) if drawn < end)
-
-    def stop(self) -> None:
-        """Every later sample raises Stopped."""
-        self._stopped = True

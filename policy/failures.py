@@ -1,0 +1,120 @@
+"""What a failed request means: try again, mend the request, no reply to this prompt, or give up."""
+
+from __future__ import annotations
+
+import email.utils
+import math
+import re
+import time
+from collections.abc import Mapping
+
+import httpx2  # the openai client's own HTTP library
+import openai
+
+from policy import EndpointRefused
+
+# What servers say of a prompt that does not fit: OpenAI, vLLM, SGLang, llama.cpp, LM Studio,
+# TGI, Gemini, Anthropic's proxies, LiteLLM.
+TOO_LONG = re.compile(
+    r"context.?(length|size|window)|maximum model length|prompt is too long|input is too long"
+    r"|too many (input )?tokens|longer than the model|exceeds? the maximum number of tokens"
+    r"|reduce the length|\binputs\b.{0,40}must (have|be)",
+    re.IGNORECASE,
+)
+REFUSAL = re.compile(
+    r"content.?filter|content.?(management.?)?policy|usage polic|flagged|moderation"
+    r"|data_inspection_failed|invalid_prompt",
+    re.IGNORECASE,
+)
+NO_CREDIT = re.compile(
+    r"insufficient.?(quota|credit|balance|funds)|billing.?(hard.?limit|not.?active)|out of credits"
+    r"|daily.{0,20}quota|quota.{0,200}(daily|per.?day|a day)",
+    re.IGNORECASE,
+)
+
+
+class Retry(Exception):
+    """The attempt failed in transport; `wait` is the server's Retry-After in seconds, if any."""
+
+    def __init__(self, words: str, wait: float | None = None) -> None:
+        super().__init__(words)
+        self.wait = wait
+
+
+class BadRequest(Exception):
+    """The server does not take the request as it is; `error` is the client's."""
+
+    def __init__(self, words: str, error: openai.APIError) -> None:
+        super().__init__(words)
+        self.error = error
+
+
+class Unanswerable(Exception):
+    """This prompt gets no reply; `outcome` is a Reply's."""
+
+    def __init__(self, words: str, outcome: str) -> None:
+        super().__init__(words)
+        self.outcome = outcome
+
+
+def explain(error: Exception, base_url: str, model: str | None) -> Exception:
+    """What a failed request means: Retry, BadRequest, Unanswerable or EndpointRefused.
+
+    The status is HTTP's, or under HTTP 200 the code in the error itself. There only a
+    refusal of the key or of payment is final: the server had accepted the request.
+    """
+    words = in_words(error)
+    status = getattr(error, "status_code", None)
+    in_body = status is None
+    if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
+        return Retry(words)
+    if status is None and error.code is not None and error.code.isdecimal():
+        status = int(error.code)
+    wait = None if in_body else retry_after(error.response.headers)  # type: ignore[attr-defined]
+    text = f"{error.code} {error.type} {error.message} {error.body}"
+    if status == 402 or ((in_body or status == 429) and NO_CREDIT.search(text)):
+        return EndpointRefused(f"no credit at {base_url}: {words}")
+    if status in (400, 403, 413, 422, 500) or in_body:
+        if TOO_LONG.search(text):
+            return Unanswerable(words, "prompt too long")
+        if REFUSAL.search(text):
+            return Unanswerable(words, "refusal")
+    if status in (401, 403):
+        return EndpointRefused(f"{base_url} refuses access: {words}")
+    if in_body or status is None or status in (408, 409, 425, 429) or not 400 <= status < 500:
+        return Retry(words, wait)
+    if status in (404, 405):
+        hint = "" if base_url.endswith("/v1") else "; does the address end in /v1?"
+        return EndpointRefused(f"{base_url} has no model {model}: {words}{hint}")
+    return BadRequest(words, error)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds that a response asks to wait, of any length; None when it does not say."""
+    seconds = math.nan
+    text = headers.get("retry-after", "")
+    try:
+        seconds = float(headers["retry-after-ms"]) / 1000
+    except (KeyError, ValueError):
+        try:
+            seconds = float(text)
+        except ValueError:
+            if date := email.utils.parsedate_tz(text):
+                seconds = email.utils.mktime_tz(date) - time.time()
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def in_words(error: Exception) -> str:
+    """An error in one line: its class of failure and what the server said."""
+    if isinstance(error, openai.APIConnectionError | httpx2.HTTPError):
+        cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
+        text = f"{type(cause or error).__name__}: {cause or error}"
+    elif isinstance(error, openai.APIError):
+        status = getattr(error, "status_code", None)
+        said = error.body.get("message") if isinstance(error.body, dict) else error.body
+        if not isinstance(said, str) or said.lstrip().startswith("<"):
+            said = error.message if isinstance(error.body, dict) else "(no words)"
+        text = f"HTTP {status} {said}" if status else said or error.message
+    else:
+        text = str(error)
+    return " ".join(text.split())[:300]

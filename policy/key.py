@@ -1,0 +1,44 @@
+"""The hosted default, and where keys are found."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from policy import EndpointRefused
+
+DEFAULT_BASE_URL = "https://zeroproofai--whileai-serve-qwen3-4b.modal.run/v1"
+DEFAULT_MODEL = "Qwen/Qwen3-4B"
+
+
+def find_key(base_url: str) -> str:
+    """The key for an endpoint; EndpointRefused when the hosted one has none.
+
+    The hosted model: WHILEAI_API_KEY, else the key that `wai login` saved in
+    ~/.whileai/credentials.json (`whileai` moves that folder with WHILEAI_HOME). Any other:
+    OPENAI_API_KEY, else a placeholder, since a local server needs none and the client wants one.
+    """
+    if base_url.rstrip("/") != DEFAULT_BASE_URL:
+        return _usable(os.environ.get("OPENAI_API_KEY", ""), "OPENAI_API_KEY") or "no-key"
+    if key := _usable(os.environ.get("WHILEAI_API_KEY", ""), "WHILEAI_API_KEY"):
+        return key
+    folder = Path(os.environ.get("WHILEAI_HOME") or Path.home() / ".whileai")
+    path = folder / "credentials.json"
+    try:
+        key = _usable(str(json.loads(path.read_text("utf-8"))["api_key"] or ""), str(path))
+    except (OSError, ValueError, KeyError, TypeError):
+        key = ""
+    if not key:
+        raise EndpointRefused(
+            "no key for the hosted model: set WHILEAI_API_KEY, or `pip install whileai` and run "
+            "`wai login`, or give another endpoint with --base-url, or try --dry-run"
+        )
+    return key
+
+
+def _usable(key: str, source: str) -> str:
+    key = key.strip()
+    if key and not (key.isascii() and key.isprintable()):
+        raise EndpointRefused(f"the key in {source} holds characters that no key has")
+    return key
