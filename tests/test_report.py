@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import report
+from data import RATING_BANDS
+from report import results as results_module
 from swarm import Key, Record, TaskFacts
 
 VISIBLE = 4
@@ -213,7 +215,7 @@ def test_bands_of_tasks() -> None:
     assert counts == {"all-fail": (3, 3), "near-miss": (2, 2), "above-floor": (1, 1)}
     assert (results["all_fail"], results["near_miss"], results["above_floor"]) == (3, 2, 1)
     bands = results["rating_bands"]
-    assert [bands[band]["all_fail"] for band in report.RATING_BANDS] == [1, 1, 1, 0]
+    assert [bands[band]["all_fail"] for band in RATING_BANDS] == [1, 1, 1, 0]
     assert bands["1500 to 2199"]["rescued"] == {"resample": 1}
     assert "1 of 1 above-floor prompts became learnable" in shown(results)
 
@@ -316,7 +318,7 @@ def verdict(
     delta: float, low: float, high: float, holm_p: float, band: float | None, missing: int = 0
 ) -> tuple[str, str]:
     entry = {"delta": delta, "low": low, "high": high, "holm_p": holm_p}
-    return report._verdict("ring", entry, band, 3, missing)
+    return results_module._verdict("ring", entry, band, 3, missing)
 
 
 @pytest.mark.parametrize(

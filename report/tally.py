@@ -1,0 +1,150 @@
+"""Saved records -> what every section of the results reads: groups, searches that ended, sums."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from swarm import GROUP, ROUNDS, first_rescue, in_band
+
+if TYPE_CHECKING:
+    from swarm import Record, TaskFacts
+
+Records = Mapping[tuple[str, str], Mapping[tuple[int, int], "Record"]]
+Checks = Mapping[tuple[str, str, int], tuple[int, int]]
+
+
+def share_of(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+@dataclass(slots=True)
+class Tally:
+    """Adds up rollouts: how many, what became of them, what they cost."""
+
+    samples: int = 0
+    truncated: int = 0
+    no_program: int = 0
+    without_usage: int = 0
+    prompt: int = 0
+    completion: int = 0
+    reasoning: int = 0
+    sample_seconds: float = 0.0
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    def add(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self.samples += 1
+            self.truncated += record.finish_reason == "length"
+            self.no_program += record.verdict == "no program"
+            self.sample_seconds += record.sample_seconds
+            self.reasoning += record.reasoning_tokens or 0
+            if record.outcome is not None:
+                self.outcomes[record.outcome] += 1
+            if record.prompt_tokens is not None and record.completion_tokens is not None:
+                self.prompt += record.prompt_tokens
+                self.completion += record.completion_tokens
+            elif record.outcome is None:
+                self.without_usage += 1
+
+    def tokens(self) -> dict[str, int] | None:
+        """Sums over the rollouts that the server sent counts for; None when it sent none."""
+        if not self.prompt + self.completion:
+            return None
+        sums = {"prompt": self.prompt, "completion": self.completion, "reasoning": self.reasoning}
+        return {**sums, "total": self.prompt + self.completion}
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "samples": self.samples,
+            "tokens": self.tokens(),
+            "without_usage": self.without_usage,
+            "truncated": self.truncated,
+            "truncated_share": share_of(self.truncated, self.samples),
+            "no_program": self.no_program,
+            "no_program_share": share_of(self.no_program, self.samples),
+            "outcomes": dict(sorted(self.outcomes.items())),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One arm on one task, ended.
+
+    Attributes:
+        rescue_round: round of the first rescue, or None.
+        best: best share of visible cases passed up to each round; after a rescue it stays 1.
+        records: the rollouts up to and with the round of the first rescue.
+    """
+
+    rescue_round: int | None
+    best: tuple[float, ...]
+    records: list[Record]
+
+
+def _search(saved: Mapping[tuple[int, int], Record]) -> Search | None:
+    """The search that these rollouts are, or None when it has not ended."""
+    rescue_round = first_rescue(saved)
+    if rescue_round is None and len(saved) < GROUP * ROUNDS:
+        return None
+    rounds = ROUNDS if rescue_round is None else rescue_round + 1
+    records = [record for (number, _), record in sorted(saved.items()) if number < rounds]
+    best = [0.0] * ROUNDS
+    for record in records:
+        fitness = record.visible_passed / record.visible_total
+        for number in range(record.key.round, ROUNDS):
+            best[number] = max(best[number], fitness)
+    return Search(rescue_round, tuple(best), records)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The parts of a run that every section below reads.
+
+    Attributes:
+        facts: of all tasks, in the order of their ids.
+        base: complete base groups, by task.
+        cohort: the tasks that the arms search, in the order of their ids.
+        searches: arm (noise runs too) -> task -> search that ended.
+        records: all of them, also of groups and searches that are not complete.
+    """
+
+    facts: Mapping[str, TaskFacts]
+    base: Mapping[str, list[Record]]
+    cohort: list[str]
+    searches: Mapping[str, Mapping[str, Search]]
+    records: Records
+    seed: int
+
+    def outcomes(self, arm: str, tasks: Iterable[str]) -> list[int]:
+        found = self.searches[arm]
+        return [int(found[task].rescue_round is not None) for task in tasks]
+
+    def contests(self, tasks: Iterable[str]) -> list[str]:
+        return [self.facts[task].contest for task in tasks]
+
+    def both(self, *arms: str) -> list[str]:
+        """The tasks on which all these arms' searches ended."""
+        return [task for task in self.cohort if all(task in self.searches[arm] for arm in arms)]
+
+    def floors(self, tasks: Iterable[str]) -> list[float]:
+        return [self.facts[task].floor / self.facts[task].visible for task in tasks]
+
+
+def run_of(
+    facts: Mapping[str, TaskFacts], records: Records, runs: Sequence[str], band: str, seed: int
+) -> Run:
+    facts = dict(sorted(facts.items()))
+    base = {}
+    for task in facts:
+        group = records.get(("base", task), {})
+        if len(group) == GROUP:
+            base[task] = [record for _, record in sorted(group.items())]
+    cohort = [task for task, group in base.items() if in_band(group, facts[task].floor, band)]
+    searches: dict[str, dict[str, Search]] = {}
+    for arm in runs:
+        found = {task: _search(records.get((arm, task), {})) for task in cohort}
+        searches[arm] = {task: search for task, search in found.items() if search is not None}
+    return Run(facts, base, cohort, searches, records, seed)
