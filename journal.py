@@ -25,36 +25,32 @@ journal), "load" (what was read and dropped), "task", "reply" (a rollout that wa
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import json
 import os
 import sys
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from judge import Failure, Judgement
 from policy import Message, Reply
 from swarm import Key, Record, Rollout, TaskFacts, text_hash
 
 if TYPE_CHECKING:
-    from data import Task
-    from judge import Judge
+    pass
 
 NAME = "rollouts.jsonl"
 FORMAT = 1
 SYNC_SECONDS = 5.0
-REGRADE_WINDOW = 256  # programs with the judge at once, which bounds the texts in memory
 
 ABSENT = "(not there)"
-REPLY = b'{"kind": "reply", '  # as _encode writes it
+REPLY = b'{"kind": "reply", '  # as encode writes it
 DAMAGE = (ValueError, KeyError, TypeError, AttributeError)  # what reading a damaged line raises
 
 
@@ -111,7 +107,7 @@ class Journal:
         """
         journal = cls(folder / NAME)
         try:
-            with _told(journal.path):
+            with told(journal.path):
                 folder.mkdir(parents=True, exist_ok=True)
                 journal._take_lock()
                 if overwrite:
@@ -134,7 +130,7 @@ class Journal:
         """
         journal = cls(folder / NAME)
         try:
-            with _told(journal.path):
+            with told(journal.path):
                 if not journal.path.exists():
                     journal._refuse_empty()
                 journal._open_file(os.O_RDONLY)
@@ -177,7 +173,7 @@ class Journal:
 
     def get(self, key: Key) -> Rollout | None:
         """The whole rollout, judged or not, read back from the file; None when not there."""
-        offset = self._offset(key)
+        offset = self.offset_of(key)
         return None if offset is None else _rollout(self._line(offset))
 
     def fresh_messages(self, task_id: str) -> list[Message]:
@@ -211,7 +207,7 @@ class Journal:
         if saved == facts:
             return
         if saved is not None:
-            _compare_task(self.path, saved, facts.cases_hash, facts.messages_hash)
+            compare_task(self.path, saved, facts.cases_hash, facts.messages_hash)
         self._add("task", facts=asdict(facts), messages=messages)
 
     def add_check(self, kind: str, task: str, program_hash: int, passed: int, total: int) -> None:
@@ -266,7 +262,7 @@ class Journal:
             try:
                 _rollout(self._line(offset))
             except DAMAGE as error:
-                before = (number for number, (at, _) in enumerate(self._lines(), 1) if at == offset)
+                before = (number for number, (at, _) in enumerate(self.lines(), 1) if at == offset)
                 raise self._damaged(next(before), error) from error
 
     def _replay_line(self, line: bytes, number: int) -> None:
@@ -274,7 +270,7 @@ class Journal:
             # Nearly all of these are judged further on: reading their texts would take much of
             # the time for nothing. A quote within a string is escaped, so this finds the field.
             identity, _, _ = line.partition(b', "seed": ')
-            self._waiting_at[_key(json.loads(identity + b"}"))] = self._end
+            self._waiting_at[key_of(json.loads(identity + b"}"))] = self._end
             return
         fields = json.loads(line.decode())
         if (fields["kind"] == "header") != (number == 1):
@@ -300,13 +296,13 @@ class Journal:
             _compare(self.path, self.settings, _as_read(settings))
         else:
             self._add("header", format=FORMAT, settings=settings)
-            with _told(self.path):
+            with told(self.path):
                 _sync_folder(self.path.parent)
         self._add("sitting")
 
     def _add(self, kind: str, **fields: Any) -> None:
-        line = _encode({"kind": kind, **fields, "at": round(time.time(), 3)})
-        with _told(self.path):
+        line = encode({"kind": kind, **fields, "at": round(time.time(), 3)})
+        with told(self.path):
             self._untear()
             self._torn = True
             _write_all(self._fd, line)
@@ -322,9 +318,9 @@ class Journal:
             os.ftruncate(self._fd, self._end)
             self._torn = False
 
-    def _replace(self, new: Path) -> None:
+    def replace_by(self, new: Path) -> None:
         """Put a whole new file in the place of this one, and read it back."""
-        with _told(self.path):
+        with told(self.path):
             new.replace(self.path)
             _sync_folder(self.path.parent)
             os.close(self._fd)
@@ -333,7 +329,7 @@ class Journal:
             self._open_file(os.O_RDWR | os.O_APPEND)
             self._replay()
 
-    def _lines(self) -> Iterator[tuple[int, bytes]]:
+    def lines(self) -> Iterator[tuple[int, bytes]]:
         """Every line with its offset."""
         offset = 0
         with self.path.open("rb") as file:
@@ -341,7 +337,12 @@ class Journal:
                 yield offset, line
                 offset += len(line)
 
-    def _offset(self, key: Key) -> int | None:
+    @property
+    def sampled_tasks(self) -> set[str]:
+        """Ids of the tasks that have a rollout, judged or not."""
+        return {key.task for key in (*self._rollout_at, *self._waiting_at)}
+
+    def offset_of(self, key: Key) -> int | None:
         """Where the line is that counts for a rollout."""
         return self._rollout_at.get(key, self._waiting_at.get(key))
 
@@ -362,7 +363,7 @@ class Journal:
         if kind == "rollout":
             self._take_in_record(_record(fields), offset)
         elif kind == "reply":
-            self._waiting_at[_key(fields)] = offset
+            self._waiting_at[key_of(fields)] = offset
         elif kind == "task":
             facts = TaskFacts(**fields["facts"])
             self.facts[facts.id] = facts
@@ -397,7 +398,7 @@ class Journal:
         self.records.setdefault((arm, task), {})[round_, particle] = record
 
 
-def _key(fields: dict[str, Any]) -> Key:
+def key_of(fields: dict[str, Any]) -> Key:
     arm, task = sys.intern(fields["arm"]), sys.intern(fields["task"])
     return Key(arm, task, fields["round"], fields["particle"])
 
@@ -406,7 +407,7 @@ def _record(fields: dict[str, Any]) -> Record:
     """Record.of(_rollout(fields)), without the detour, which takes a third of a replay."""
     reply, program, judgement = fields["reply"], fields["program"], fields["judgement"]
     return Record(
-        key=_key(fields),
+        key=key_of(fields),
         verdict=sys.intern(judgement["verdict"]),
         visible_passed=judgement["visible_passed"],
         visible_total=judgement["visible_total"],
@@ -429,125 +430,13 @@ def _rollout(fields: dict[str, Any]) -> Rollout:
         failure = None if failure is None else Failure(**failure)
         judgement = Judgement(**{**judgement, "first_failure": failure})
     return Rollout(
-        key=_key(fields),
+        key=key_of(fields),
         seed=fields["seed"],
         messages_hash=fields["messages_hash"],
         reply=Reply(**fields["reply"]),
         program=fields["program"],
         judgement=judgement,
     )
-
-
-@dataclass(frozen=True)
-class Regraded:
-    """What judging again changed.
-
-    Attributes:
-        total: programs judged, those of replies without a program included.
-        changed: verdicts that differ.
-        by_verdict: "old -> new" -> number; the old one is "unjudged" where there was none.
-    """
-
-    total: int
-    changed: int
-    by_verdict: dict[str, int]
-
-
-async def regrade(
-    journal: Journal,
-    judge: Judge,
-    tasks: Mapping[str, Task],
-    settings: dict[str, Any],
-    progress: Callable[[], object] = int,
-) -> Regraded:
-    """Judge every saved program again and put the new verdicts in place of the old ones.
-
-    The new journal is written beside the old one and takes its place when it is whole: whatever
-    ends this early leaves the old one as it was.
-
-    Args:
-        journal: open for writing; it is read back anew at the end.
-        judge: today's.
-        tasks: task id -> Task, of every task that has a rollout.
-        settings: for the new header, today's limits among them.
-        progress: called after each program.
-
-    Raises:
-        JournalError: a task is not there or has other cases; the disk is full.
-        JudgeFault: a program could not be judged.
-    """
-    _check_tasks(journal, tasks)
-    changes: Counter[tuple[str, str]] = Counter()
-    new = journal.path.with_suffix(".new")
-    try:
-        with _told(new), new.open("wb") as out:
-            out.write(_encode({"kind": "header", "format": FORMAT, "settings": settings}))
-            await _judge_again(journal, judge, tasks, out, changes, progress)
-            out.flush()
-            os.fsync(out.fileno())
-        journal._replace(new)
-    except BaseException:
-        with suppress(OSError):
-            new.unlink()
-        raise
-    differ = {f"{old} -> {now}": n for (old, now), n in sorted(changes.items()) if old != now}
-    return Regraded(changes.total(), sum(differ.values()), differ)
-
-
-def _check_tasks(journal: Journal, tasks: Mapping[str, Task]) -> None:
-    for task_id in sorted({key.task for key in (*journal._rollout_at, *journal._waiting_at)}):
-        if task_id not in tasks:
-            raise JournalError(
-                f"{journal.path} has rollouts of {task_id}, which is not among the tasks read: "
-                "regrade with the --tasks, --splits and --limit of the run"
-            )
-        saved = journal.facts[task_id]
-        _compare_task(journal.path, saved, tasks[task_id].cases_hash, saved.messages_hash)
-
-
-async def _judge_again(
-    journal: Journal,
-    judge: Judge,
-    tasks: Mapping[str, Task],
-    out: BinaryIO,
-    changes: Counter[tuple[str, str]],
-    progress: Callable[[], object],
-) -> None:
-    """Copy the lines behind the header in their order, rollouts with their new judgement.
-
-    Of two lines about one rollout the one that counts is copied. Checks are not: they were counted
-    by the old judge, and are made again.
-    """
-    pending: deque[bytes | asyncio.Task[bytes]] = deque()
-
-    async def again(fields: dict[str, Any]) -> bytes:
-        new = await judge.grade(fields["program"], tasks[fields["task"]])
-        old = fields["judgement"]
-        changes["unjudged" if old is None else old["verdict"], new.verdict] += 1
-        progress()
-        return _encode({**fields, "kind": "rollout", "judgement": asdict(new)})
-
-    async def write_oldest() -> None:
-        oldest = pending.popleft()
-        out.write(oldest if isinstance(oldest, bytes) else await oldest)
-
-    try:
-        for offset, line in journal._lines():
-            fields = json.loads(line)
-            if fields["kind"] in ("reply", "rollout"):
-                if journal._offset(_key(fields)) == offset:
-                    pending.append(asyncio.create_task(again(fields)))
-            elif fields["kind"] not in ("header", "check"):
-                pending.append(line)
-            if len(pending) == REGRADE_WINDOW:
-                await write_oldest()
-        while pending:
-            await write_oldest()
-    finally:
-        judging = [item for item in pending if not isinstance(item, bytes)]
-        for task in judging:
-            task.cancel()
-        await asyncio.gather(*judging, return_exceptions=True)
 
 
 def _compare(path: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
@@ -564,7 +453,7 @@ def _compare(path: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
         )
 
 
-def _compare_task(path: Path, saved: TaskFacts, cases_hash: str, messages_hash: str) -> None:
+def compare_task(path: Path, saved: TaskFacts, cases_hash: str, messages_hash: str) -> None:
     changed = [
         what
         for what, differs in (
@@ -600,7 +489,7 @@ def _as_read(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def _encode(fields: dict[str, Any]) -> bytes:
+def encode(fields: dict[str, Any]) -> bytes:
     # In ASCII: a reply can hold half a surrogate pair, which has no UTF-8.
     return json.dumps(fields).encode("ascii") + b"\n"
 
@@ -619,7 +508,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def told(path: Path) -> Iterator[None]:
     """What the system refuses, as one line for the user."""
     try:
         yield

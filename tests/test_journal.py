@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from data import Case, Task
-from journal import Journal, JournalError, regrade
+from journal import Journal, JournalError
 from judge import Failure, JudgeFault, Judgement
 from policy import Reply
+from regrade import regrade
 from swarm import Key, Record, Rollout, TaskFacts
 
 ROOT = Path(__file__).parent.parent

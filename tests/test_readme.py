@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 import report
-from run import parse
+from settings import parse
 
 ROOT = Path(__file__).parent.parent
+WHOLE = ("prompts", "tests", "benchmarks", "examples", "out")  # folders with one phrase
 README = (ROOT / "README.md").read_text("utf-8")
 
 
@@ -51,10 +52,26 @@ def test_every_key_of_results_json_is_documented():
     assert set(committed()) <= named
 
 
-def test_every_file_is_in_the_tree():
-    tree = section("Files")
-    for path in [*ROOT.glob("*.py"), ROOT / "prompts", ROOT / "tests", ROOT / "benchmarks"]:
-        assert re.search(rf"^{re.escape(path.name)}/? ", tree, re.MULTILINE), path.name
+def test_the_tree_is_that_of_the_folder():
+    """Each module has one phrase, a package's under the package; nothing else is listed."""
+    listed, inside = [], ""
+    for line in section("Files").split("```")[1].strip().splitlines():
+        name, phrase = line.split(maxsplit=1)
+        assert phrase, line
+        if line.startswith("  "):
+            name = f"{inside}{name}"
+        else:
+            inside = name if name.endswith("/") else ""
+        listed.append(name)
+    modules = [
+        path.relative_to(ROOT).as_posix()
+        for pattern in ("*.py", "*/*.py")
+        for path in ROOT.glob(pattern)
+        if path.parts[len(ROOT.parts)] not in WHOLE and path.name != "__init__.py"
+    ]
+    packages = {f"{name.split('/')[0]}/" for name in modules if "/" in name}
+    rest = [f"{name}/" for name in WHOLE if (ROOT / name).exists()]
+    assert sorted(listed) == sorted([*modules, *packages, *rest, "results.json"])
 
 
 def test_every_dependency_has_its_reason():

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from run import Config, Progress, git_commit, parse
+from progress import Progress
+from run import git_commit
+from settings import Config, parse
 from swarm import Key, Record
 
 ROOT = Path(__file__).parent.parent

@@ -1,0 +1,69 @@
+"""Saved programs judged on further cases: rescued ones on the rest, base ones on the hidden."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from dataclasses import replace
+
+from journal import Journal
+from judge import Judge
+from rows import rescues
+from settings import CALIBRATION_SIZE, Config, read_tasks
+from swarm import Key, Record
+
+
+async def judge_extra(config: Config, journal: Journal, judge: Judge) -> None:
+    """Judge each rescued program on the cases that are neither visible nor hidden."""
+    missing = [
+        record
+        for record in rescues(journal)
+        if ("extra", record.key.task, record.program_hash) not in journal.checks
+    ]
+    if not missing:
+        return
+    ids = {record.key.task for record in missing}
+    tasks = {task.id: task for task in read_tasks(config, ids=ids, extra=True).tasks}
+
+    async def one(record: Record) -> None:
+        task, rollout = tasks[record.key.task], journal.get(record.key)
+        if rollout is None:
+            raise RuntimeError(f"{record.key} is in the records and not in the journal")
+        extra = replace(task, id=f"{task.id} extra", visible=task.extra, hidden=(), extra=())
+        passed = 0
+        if task.extra:
+            passed = (await judge.grade(rollout.program, extra)).visible_passed
+        journal.add_check("extra", task.id, record.program_hash, passed, len(task.extra))
+
+    await asyncio.gather(*map(one, missing))
+
+
+async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
+    """Judge a seeded sample of the base rollouts' programs on every hidden case."""
+    programs = sorted(
+        {
+            (record.key.task, record.program_hash): record.key
+            for (arm, _), records in sorted(journal.records.items())
+            if arm == "base"
+            for record in records.values()
+            if record.program_hash
+        }.items()
+    )
+    random.Random(f"calibrate {config.seed}").shuffle(programs)
+    chosen = [
+        key
+        for (task, program), key in programs[:CALIBRATION_SIZE]
+        if ("hidden", task, program) not in journal.checks
+    ]
+    ids = {key.task for key in chosen}
+    tasks = {task.id: task for task in read_tasks(config, ids=ids).tasks} if chosen else {}
+
+    async def one(key: Key) -> None:
+        rollout = journal.get(key)
+        if rollout is None:
+            raise RuntimeError(f"{key} is in the records and not in the journal")
+        found = await judge.grade(rollout.program, tasks[key.task], every_case=True)
+        program = Record.of(rollout).program_hash
+        journal.add_check("hidden", key.task, program, found.hidden_passed, found.hidden_total)
+
+    await asyncio.gather(*map(one, chosen))
