@@ -60,6 +60,11 @@ class Task:
         visible: public cases and the first 8 generated ones; their share passed is the fitness.
         hidden: private cases and the next 32 generated ones; passing them too is a rescue.
         extra: the generated cases beyond those, empty unless asked for.
+        function: the function that a program must define; each line of a case's input is then one
+            argument and its output the value, as JSON. None: programs read stdin and print.
+        starter_code: code that the prompt shows for a program to go on from, "" for none.
+        checker: a Python program that says whether an output is right (see trial.py), or None:
+            the expected output is the only one.
     """
 
     id: str
@@ -70,6 +75,9 @@ class Task:
     visible: tuple[Case, ...]
     hidden: tuple[Case, ...]
     extra: tuple[Case, ...] = ()
+    function: str | None = None
+    starter_code: str = ""
+    checker: str | None = None
 
     @property
     def floor(self) -> int:
@@ -78,8 +86,13 @@ class Task:
 
     @property
     def cases_hash(self) -> str:
-        """16 hex digits over the visible and hidden cases: a verdict holds for these only."""
-        return sha256(json.dumps([self.visible, self.hidden]).encode()).hexdigest()[:16]
+        """16 hex digits over the visible and hidden cases: a verdict holds for these only.
+
+        What else decides how a program is run and compared counts where a task has it.
+        """
+        judged = {"function": self.function, "checker": self.checker}
+        parts = [self.visible, self.hidden, {k: v for k, v in judged.items() if v is not None}]
+        return sha256(json.dumps(parts if parts[2] else parts[:2]).encode()).hexdigest()[:16]
 
 
 def rating_band(rating: int) -> str:

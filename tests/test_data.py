@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -267,6 +268,18 @@ def test_cases_hash_tells_cases_apart() -> None:
     assert len({task.cases_hash for task in tasks}) == len(tasks)
     assert tasks[0].cases_hash == make_task([("1", "2")], [("3", "4")]).cases_hash
     assert tasks[0].cases_hash == "de03888a8f99f9f7"
+
+
+def test_cases_hash_tells_ways_of_judging_apart() -> None:
+    plain = make_task([("1", "2")], [("3", "4")])
+    ways = [
+        plain,
+        replace(plain, function="f"),
+        replace(plain, checker="f"),
+        replace(plain, function="f", checker="g"),
+    ]
+    assert len({task.cases_hash for task in ways}) == len(ways)
+    assert replace(plain, starter_code="def f():").cases_hash == plain.cases_hash
 
 
 # ---------------------------------------------------------------------------------------------
