@@ -14,7 +14,7 @@ from tqdm import tqdm
 from data import Task
 from policy.scripted import ScriptedPolicy
 from settings import Config
-from swarm import GROUP, ROUNDS, Prompts, Record
+from swarm import Prompts, Record
 
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
@@ -30,8 +30,10 @@ def say(text: str) -> None:
 class Progress:
     """A bar on a terminal, elsewhere a plain line every minute."""
 
-    def __init__(self, planned: int, saved: int, policy: Endpoint | ScriptedPolicy) -> None:
-        self.policy = policy
+    def __init__(
+        self, planned: int, saved: int, policy: Endpoint | ScriptedPolicy, group: int = 8
+    ) -> None:
+        self.policy, self.group = policy, group
         self.rescued: Counter[str] = Counter()
         self.done = self.truncated = self.tokens = 0
         self.started = self.last_line = time.monotonic()
@@ -75,10 +77,10 @@ class Progress:
         """Warn early of a server that ignores seeds; the report counts over all groups."""
         hashes = self._groups.setdefault(record.key.task, [])
         hashes.append(record.reply_hash)
-        if len(hashes) < GROUP:
+        if len(hashes) < self.group:
             return
         self._complete += 1
-        self._repetitive += 2 * len(set(self._groups.pop(record.key.task))) <= GROUP
+        self._repetitive += 2 * len(set(self._groups.pop(record.key.task))) <= self.group
         if self._repetitive > max(2, self._complete / 4) and not self._warned:
             self._warned = True
             say(
@@ -98,12 +100,15 @@ class Progress:
 
 def plan_line(tasks: Sequence[Task], prompts: Prompts, config: Config) -> tuple[int, str]:
     """The most rollouts that the run can take, and a line that says so."""
-    per_task = GROUP + len(config.all_arms) * GROUP * ROUNDS
+    shape, arms = config.shape, len(config.all_arms)
+    per_task = shape.most_rollouts(arms)
+    shared = ", of which the arms share the first round" if shape.common_start else ""
     characters = sum(len(m["content"]) for task in tasks for m in prompts.fresh(task))
     calls = len(tasks) * per_task
     return calls, (
-        f"planned at most: {calls:,} calls ({GROUP} a task, then {GROUP * ROUNDS} an arm on the "
-        f"tasks that all {GROUP} fail), about {characters * per_task / 4e6:,.1f}M prompt tokens "
+        f"planned at most: {calls:,} calls ({shape.group} a task, then {shape.samples} an arm on "
+        f"the tasks that all {shape.group} fail{shared}), about "
+        f"{characters * per_task / 4e6:,.1f}M prompt tokens "
         f"(fresh prompts; those of the swarms are longer) and at most "
         f"{calls * config.max_tokens / 1e6:,.1f}M sampled"
     )

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from journal import Journal
-from swarm import GROUP, Record, fenced, in_band
+from swarm import Record, Shape, fenced, in_band
 
 
 def rescues(journal: Journal) -> list[Record]:
     """The first record of each distinct passing program of the arms, on the all-fail tasks."""
     first: dict[tuple[str, int], Record] = {}
+    group = Shape.of(journal.settings).group
     for (arm, task), records in sorted(journal.records.items()):
         base = journal.records.get(("base", task), {})
-        if arm == "base" or len(base) < GROUP or not in_band(base.values(), 0, "all-fail"):
+        if arm == "base" or len(base) < group or not in_band(base.values(), 0, "all-fail"):
             continue
         for _, record in sorted(records.items()):
             if record.accepted:

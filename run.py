@@ -40,6 +40,8 @@ from regrade import regrade
 from rows import rescued_rows
 from settings import PYTHON, Config, parse, read_tasks, saved_config, shaping_settings
 from swarm import (
+    BASE,
+    START,
     TOPOLOGIES,
     Prompts,
     SearchError,
@@ -205,8 +207,17 @@ async def sample(config: Config, loaded: Loaded) -> None:
             for records in journal.records.values()
             for record in records.values()
         )
-        progress = Progress(planned, journal.saved, policy)
-        swarm = Swarm(policy, judge, journal, prompts, config.seed, progress.add, progress.skip)
+        progress = Progress(planned, journal.saved, policy, config.group)
+        swarm = Swarm(
+            policy,
+            judge,
+            journal,
+            prompts,
+            config.seed,
+            config.shape,
+            progress.add,
+            progress.skip,
+        )
         try:
             with stopping_on_signals(policy):
                 await swarm.run(loaded.tasks, config.all_arms, config.band)
@@ -268,7 +279,7 @@ def write_report(journal: Journal) -> None:
     config = saved_config(journal, Config())
     rows = list(rescued_rows(journal))
     report.write_lines(rows, journal.path.parent / "rescued.jsonl")
-    present = {arm for arm, _ in journal.records} - {"base"}
+    present = {arm for arm, _ in journal.records} - {BASE, START}
     load = journal.load or {}
     results = report.build(
         facts=journal.facts,

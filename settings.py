@@ -13,7 +13,7 @@ from data import Loaded, load_tasks
 from journal import Journal, JournalError
 from judge import Limits, add_limit_flags, limits_from
 from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL
-from swarm import BANDS, TOPOLOGIES, Prompts
+from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
 
 PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
 RECIPE_VERSION = 1  # raised when the same settings would give other rollouts or verdicts
@@ -41,6 +41,11 @@ class Config:
     band: str = flag("all-fail", f"which all-fail tasks the arms search: {', '.join(BANDS)}")
     arms: tuple[str, ...] = flag(
         ("resample", "solo", "ring", "star"), f"arms to run, of {', '.join(TOPOLOGIES)}"
+    )
+    group: int = flag(8, "rollouts of the base group, and particles of an arm")
+    rounds: int = flag(3, "rounds of an arm, the fresh one included")
+    common_start: bool = flag(
+        False, "all arms of a task, repeats too, go on from one and the same round 0"
     )
     noise_runs: int = flag(0, "repeats of the resample arm with other seeds")
     seed: int = flag(0, "the run's seed; every rollout's seed is derived from it")
@@ -72,6 +77,10 @@ class Config:
     @property
     def folder(self) -> Path:
         return Path(self.out or ("out/dry-run" if self.dry_run else "out"))
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.group, self.rounds, self.common_start)
 
     @property
     def all_arms(self) -> list[str]:
@@ -121,19 +130,25 @@ def parse(argv: Sequence[str] | None) -> Config:
 
 def mistake(config: Config) -> str | None:
     """What is wrong with the flags, if anything."""
+    for name, least in (("limit", 1), ("group", 2), ("rounds", 1), ("noise_runs", 0),
+                        ("max_tokens", 1), ("concurrency", 1), ("temperature", 0),
+                        ("give_up_after", 0), ("max_total_tokens", 1),
+                        ("judge_workers", 1)):  # fmt: skip
+        value = getattr(config, name)
+        if value is not None and not value >= least:
+            return f"--{name.replace('_', '-')} must be {least} or more"
     unknown = [arm for arm in config.arms if arm not in TOPOLOGIES]
     if unknown or len(set(config.arms)) < len(config.arms):
         return f"--arms takes each of these at most once: {', '.join(TOPOLOGIES)}"
     if config.noise_runs and "resample" not in config.arms:
         return "--noise-runs repeats the resample arm: add it to --arms"
+    try:
+        for arm in config.arms:
+            topology_of(arm, config.group)
+    except SearchError as error:
+        return f"--group {config.group}: {error}"
     if config.band not in BANDS:
         return f"--band is one of {', '.join(BANDS)}"
-    for name, least in (("limit", 1), ("noise_runs", 0), ("max_tokens", 1), ("concurrency", 1),
-                        ("temperature", 0), ("give_up_after", 0), ("max_total_tokens", 1),
-                        ("judge_workers", 1)):  # fmt: skip
-        value = getattr(config, name)
-        if value is not None and not value >= least:
-            return f"--{name.replace('_', '-')} must be {least} or more"
     return None
 
 
@@ -148,6 +163,7 @@ def shaping_settings(
         "sampling": sampling,
         "prompts": prompts.hashes,
         "no_comments": config.no_comments,
+        **asdict(config.shape),
         "seed": config.seed,
         "limits": asdict(config.limits),
         "sandbox": config.sandbox,

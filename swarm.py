@@ -1,9 +1,10 @@
 """The search: base group, resample, and the particle swarms solo, ring and star.
 
-A particle is one of the 8 places of a group. In round 0 every particle of every arm answers the
+A particle is one of the places of a group. In round 0 every particle of every arm answers the
 fresh prompt. From round 1 a particle of a swarm sees its personal best (Kennedy & Eberhart 1995)
 and, in an arm whose topology gives it neighbours, the best of theirs (Kennedy & Mendes 2002);
 resample goes on with fresh prompts. An arm leaves a task after the round of its first rescue.
+With a common start all arms of a task go on from one and the same round 0.
 
 Whatever is already in the store is not sampled again: a run goes on by running the same search.
 Hidden cases never reach a prompt; Prompts is the only place that writes one.
@@ -14,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from judge import JudgeFault, Judgement, extract_program
 from policy import Message, Policy, Reply, Stopped
@@ -29,20 +31,89 @@ if TYPE_CHECKING:
     from data import Task
     from judge import Judge
 
-GROUP = 8  # rollouts of the base group, and particles of an arm
-ROUNDS = 3
 BANDS = ("all-fail", "near-miss", "above-floor")
+BASE, START = "base", "start"  # arms of a Key: the base group, and the round 0 that arms may share
 
-# For each particle the particles whose bests it may see; None: it sees no attempt at all.
-TOPOLOGIES: dict[str, tuple[tuple[int, ...], ...] | None] = {
+Topology = tuple[tuple[int, ...], ...]  # for each particle the particles whose bests it may see
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How much is sampled of a task, and in which order.
+
+    Attributes:
+        group: rollouts of the base group, and particles of an arm.
+        rounds: rounds of an arm, the fresh one included.
+        common_start: whether the arms of a task, repeats of resample too, share their round 0.
+            The same samples then serve all of them, so that an arm is compared on what it did
+            with them; repeats differ less than whole runs would.
+    """
+
+    group: int = 8
+    rounds: int = 3
+    common_start: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Shape:
+        """The shape that a run's saved settings say; what they lack is the default."""
+        return cls(**{name: settings.get(name, value) for name, value in asdict(cls()).items()})
+
+    @property
+    def samples(self) -> int:
+        """The most samples of an arm on a task."""
+        return self.group * self.rounds
+
+    def most_rollouts(self, arms: int) -> int:
+        """The most rollouts of a task that `arms` arms search."""
+        if self.common_start and arms:
+            return self.group * (2 + arms * (self.rounds - 1))
+        return self.group + arms * self.samples
+
+
+def _distinct(*places: int) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(places))
+
+
+def ring(group: int) -> Topology:
+    """The particle before and the one behind."""
+    return tuple(_distinct((i - 1) % group, (i + 1) % group) for i in range(group))
+
+
+def star(group: int) -> Topology:
+    """All the others."""
+    return tuple(tuple(j for j in range(group) if j != i) for i in range(group))
+
+
+def von_neumann(group: int) -> Topology:
+    """The cells left, right, above and below on the squarest torus.
+
+    SearchError where the only torus has one row. With two rows (8 particles: 2 x 4) the cell
+    above is the one below.
+    """
+    rows = max(n for n in range(1, math.isqrt(group) + 1) if group % n == 0)
+    if rows == 1:
+        raise SearchError(
+            f"von-neumann needs a group that fills a torus of two rows or more: {group} does not"
+        )
+    columns = group // rows
+    return tuple(
+        _distinct(
+            i // columns * columns + (i - 1) % columns,
+            i // columns * columns + (i + 1) % columns,
+            (i - columns) % group,
+            (i + columns) % group,
+        )
+        for i in range(group)
+    )
+
+
+# Size of the group -> neighbours of each particle; None: a particle sees no attempt at all.
+TOPOLOGIES: dict[str, Callable[[int], Topology] | None] = {
     "resample": None,
-    "solo": tuple(() for _ in range(GROUP)),
-    "ring": tuple(((i - 1) % GROUP, (i + 1) % GROUP) for i in range(GROUP)),
-    "star": tuple(tuple(j for j in range(GROUP) if j != i) for i in range(GROUP)),
-    # A torus of 2 x 4: the cell left, the cell right, and the one above, which is also below.
-    "von-neumann": tuple(
-        (i // 4 * 4 + (i - 1) % 4, i // 4 * 4 + (i + 1) % 4, (i + 4) % GROUP) for i in range(GROUP)
-    ),
+    "solo": lambda group: ((),) * group,
+    "ring": ring,
+    "star": star,
+    "von-neumann": von_neumann,
 }
 
 # Tasks under way at once. Far more than any endpoint has slots, so that no slot waits, and few
@@ -61,7 +132,8 @@ T = TypeVar("T")
 class Key(NamedTuple):
     """Identity of a rollout within a run.
 
-    arm is "base", an arm's name or "noise-1", "noise-2", ...; round is 0 for the base group.
+    arm is "base", an arm's name, "noise-1", "noise-2", ..., or "start" for the round 0 that arms
+    share; round is 0 for the base group.
     """
 
     arm: str
@@ -195,9 +267,23 @@ class Store(Protocol):
     def append(self, rollout: Rollout) -> Record | None: ...
 
 
-def topology_of(arm: str) -> tuple[tuple[int, ...], ...] | None:
+def topology_of(arm: str, group: int) -> Topology | None:
     """The neighbours of each particle; a noise run is resample with other seeds."""
-    return None if arm.startswith("noise-") else TOPOLOGIES[arm]
+    table = None if arm.startswith("noise-") else TOPOLOGIES[arm]
+    return None if table is None else table(group)
+
+
+Records = Mapping[tuple[str, str], Mapping[tuple[int, int], Record]]
+
+
+def of_search(
+    records: Records, arm: str, task: str, *, common_start: bool
+) -> Mapping[tuple[int, int], Record]:
+    """An arm's records on a task by (round, particle), with those of a round 0 that it shares."""
+    own = records.get((arm, task), {})
+    if not common_start:
+        return own
+    return {**records.get((START, task), {}), **own}
 
 
 def derive_seed(run_seed: int, key: Key) -> int:
@@ -212,7 +298,7 @@ def hash_messages(messages: Sequence[Message]) -> str:
 
 
 def in_band(base: Iterable[Record], floor: int, band: str) -> bool:
-    """Whether the arms search a task, given its 8 base records.
+    """Whether the arms search a task, given its base records.
 
     all-fail: no base rollout is accepted. near-miss: besides, one passes a visible case.
     above-floor: besides, one passes more visible cases than the best constant answer (`floor`).
@@ -374,6 +460,7 @@ class Swarm:
     Attributes:
         policy, judge, store, prompts: what it samples from, judges with, saves to and asks with.
         seed: the run's seed.
+        shape: how much is sampled.
         on_rollout: called with each record that was sampled or judged now.
         on_skip: called with the number of planned rollouts that will not be needed.
         faults: what the judge said of the rollouts that it could not judge.
@@ -384,6 +471,7 @@ class Swarm:
     store: Store
     prompts: Prompts
     seed: int
+    shape: Shape = Shape()
     on_rollout: Callable[[Record], None] = lambda record: None
     on_skip: Callable[[int], None] = lambda count: None
     faults: list[str] = field(default_factory=list)
@@ -400,44 +488,51 @@ class Swarm:
         await every(one(task) for task in tasks)
 
     async def _task(self, task: Task, arms: Sequence[str], band: str) -> None:
-        base = await self.base(task)
-        if in_band(base, task.floor, band):
-            await every(self.search(arm, task) for arm in arms)
-        else:
-            self.on_skip(len(arms) * GROUP * ROUNDS)
+        base = await self._group(BASE, task)
+        if not in_band(base, task.floor, band):
+            self.on_skip(self.shape.most_rollouts(len(arms)) - self.shape.group)
+            return
+        if self.shape.common_start and arms:
+            await self._group(START, task)
+        await every(self.search(arm, task) for arm in arms)
 
-    async def base(self, task: Task) -> list[Record]:
-        """The base group's records."""
-        saved = self.store.records.get(("base", task.id), {})
-        if len(saved) < GROUP:
-            await self._round("base", task, 0, [self.prompts.fresh(task)] * GROUP)
-        return list(self.store.records["base", task.id].values())
+    async def _group(self, arm: str, task: Task) -> list[Record]:
+        """The records of fresh prompts that no arm alone has: the base group, a common start."""
+        saved = self.store.records.get((arm, task.id), {})
+        if len(saved) < self.shape.group:
+            await self._round(arm, task, 0, self._fresh(task))
+        return list(self.store.records[arm, task.id].values())
 
     async def search(self, arm: str, task: Task) -> None:
         """One arm on one task, up to the round of its first rescue."""
-        saved = self.store.records.get((arm, task.id), {})
+        group, rounds = self.shape.group, self.shape.rounds
+        common = self.shape.common_start
+        saved = of_search(self.store.records, arm, task.id, common_start=common)
         rescue_round = first_rescue(saved)
         # A run that was stopped within the round of the rescue goes on to the end of that round.
-        if rescue_round is not None and len(saved) == GROUP * (rescue_round + 1):
-            self.on_skip(GROUP * (ROUNDS - 1 - rescue_round))
+        if rescue_round is not None and len(saved) == group * (rescue_round + 1):
+            self.on_skip(group * (rounds - 1 - rescue_round))
             return
-        if len(saved) == GROUP * ROUNDS:
+        if len(saved) == group * rounds:
             return
-        rounds: list[list[Rollout]] = []
-        for number in range(ROUNDS):
-            messages = self.plan_round(arm, task, rounds)
-            rounds.append(await self._round(arm, task, number, messages))
-            if any(rollout.judgement and rollout.judgement.accepted for rollout in rounds[-1]):
-                self.on_skip(GROUP * (ROUNDS - 1 - number))
+        past: list[list[Rollout]] = []
+        for number in range(rounds):
+            place = START if common and number == 0 else arm
+            past.append(await self._round(place, task, number, self.plan_round(arm, task, past)))
+            if any(rollout.judgement and rollout.judgement.accepted for rollout in past[-1]):
+                self.on_skip(group * (rounds - 1 - number))
                 return
+
+    def _fresh(self, task: Task) -> list[list[Message]]:
+        return [self.prompts.fresh(task)] * self.shape.group
 
     def plan_round(
         self, arm: str, task: Task, rounds: Sequence[Sequence[Rollout]]
     ) -> list[list[Message]]:
         """The messages of the next round, one list a particle, given the rounds before it."""
-        topology = topology_of(arm)
+        topology = topology_of(arm, self.shape.group)
         if topology is None or not rounds:
-            return [self.prompts.fresh(task)] * GROUP
+            return self._fresh(task)
         bests = [personal_best(attempts) for attempts in zip(*rounds, strict=True)]
         messages = []
         for particle, neighbours in enumerate(topology):
@@ -452,7 +547,7 @@ class Swarm:
     ) -> list[Rollout]:
         return await every(
             self._rollout(Key(arm, task.id, number, particle), task, messages[particle])
-            for particle in range(GROUP)
+            for particle in range(self.shape.group)
         )
 
     async def _rollout(self, key: Key, task: Task, messages: list[Message]) -> Rollout:

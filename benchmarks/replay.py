@@ -24,7 +24,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from journal import Journal
 from judge import Failure, Judgement
 from policy import Reply
-from swarm import GROUP, ROUNDS, Key, Rollout, TaskFacts
+from swarm import Key, Rollout, Shape, TaskFacts
+
+SHAPE = Shape()
 
 WORDS = ["for", "i", "in", "range(n):", "print(x)", "\n", "we need", "the sum", '"', "a[i] +=", "é"]
 
@@ -38,9 +40,9 @@ def write(folder: Path, rollouts: int, size: int) -> int:
         start = rng.randrange(len(text) - length)
         return text[start : start + length]
 
-    places = [("base", 0, particle) for particle in range(GROUP)]
+    places = [("base", 0, particle) for particle in range(SHAPE.group)]
     for arm in ("resample", "solo", "ring", "star"):
-        places += [(arm, number, p) for number in range(ROUNDS) for p in range(GROUP)]
+        places += [(arm, number, p) for number in range(SHAPE.rounds) for p in range(SHAPE.group)]
     failure = Failure(2, False, "wrong answer", "1 2", "3", "4")
     judgement = Judgement("wrong answer", 3, 9, 0, 40, failure, 0.25)
     with Journal.open(folder, {"seed": 0}) as journal:

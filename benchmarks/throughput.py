@@ -33,7 +33,9 @@ from journal import Journal
 from judge import Judgement
 from policy import Sampling
 from policy.endpoint import Endpoint
-from swarm import GROUP, ROUNDS, Prompts, Swarm, TaskFacts
+from swarm import Prompts, Shape, Swarm, TaskFacts
+
+SHAPE = Shape()
 
 ROOT = Path(__file__).resolve().parent.parent
 ARMS = ("resample", "solo", "ring", "star")
@@ -126,9 +128,11 @@ async def simple(policy: Endpoint, tasks: Sequence[Task]) -> None:
 
     async def rounds(arm: str, task: Task) -> None:
         async with room:
-            for number in range(1 if arm == "base" else ROUNDS):
+            for number in range(1 if arm == "base" else SHAPE.rounds):
                 messages = prompts.fresh(task)
-                seeds = [hash((arm, task.id, number, particle)) >> 11 for particle in range(GROUP)]
+                seeds = [
+                    hash((arm, task.id, number, particle)) >> 11 for particle in range(SHAPE.group)
+                ]
                 await asyncio.gather(*(policy.sample(messages, abs(seed)) for seed in seeds))
                 await asyncio.gather(*(judge.grade("", task) for _ in seeds))
 

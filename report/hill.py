@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import stats
-from report.tally import Checks, Records, share_of
+from report.tally import Checks, share_of
 from report.words import percent
+from swarm import Records
 
 HILL_PROGRAMS = 20  # fewer programs in a half of the partial scores say nothing of its shape
 CLIFF = 0.1  # a cliff when at most this share can pass from just below the top

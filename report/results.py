@@ -4,8 +4,8 @@ build() counts everything once and returns a dict that json can write; the termi
 only lay out what is in it, so that no number exists twice. Two runs that saved the same rollouts
 give the same results but for "times", in whatever order the rollouts were saved.
 
-Only complete data enters a rate: all 8 base rollouts of a task, and searches that ended, by a
-rescue or after 24 samples. What was left out is counted and said first, since a search ends
+Only complete data enters a rate: whole base groups, and searches that ended, by a rescue or
+after their last round. What was left out is counted and said first, since a search ends
 early when it rescues, so that leaving out the unfinished ones flatters an arm.
 """
 
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 import stats
 from data import RATING_BANDS, rating_band
 from report.hill import hill
-from report.tally import Checks, Records, Run, Tally, run_of, share_of
+from report.tally import Checks, Run, Tally, run_of, share_of
 from report.words import p_text, points
-from swarm import BANDS, GROUP, ROUNDS, in_band
+from swarm import BANDS, BASE, START, Shape, in_band
 
 if TYPE_CHECKING:
-    from swarm import TaskFacts
+    from swarm import Records, TaskFacts
 
 CONTROL = "resample"
 FEW_CLUSTERS = 20  # below this many contests a cluster bootstrap is known to run narrow
@@ -59,9 +59,9 @@ def build(
     """
     repeats = [f"noise-{i + 1}" for i in range(noise_runs)]
     controls, runs = [CONTROL, *repeats] if CONTROL in arms else [], [*arms, *repeats]
-    run = run_of(facts, records, runs, band, seed)
+    run = run_of(facts, records, runs, band, Shape.of(settings), seed)
     passes = [sum(record.accepted for record in group) for group in run.base.values()]
-    histogram = [passes.count(count) for count in range(GROUP + 1)]
+    histogram = [passes.count(count) for count in range(run.shape.group + 1)]
     in_bands = {
         name: sum(in_band(group, run.facts[task].floor, name) for task, group in run.base.items())
         for name in BANDS
@@ -72,6 +72,7 @@ def build(
         "scripted": settings.get("policy") == "scripted",
         "warnings": [],
         "load": dict(load) if load else None,
+        "shape": asdict(run.shape),
         "tasks": len(run.base),
         "histogram": histogram,
         "all_fail": in_bands["all-fail"],
@@ -111,7 +112,7 @@ def _total(run: Run, runs: Sequence[str]) -> tuple[Tally, float]:
     total, judge_seconds = Tally(), 0.0
     for task in run.facts:
         programs: dict[int, float] = {}  # the judge runs equal programs of a task once
-        for arm in ("base", *runs):
+        for arm in (BASE, START, *runs):
             saved = run.records.get((arm, task), {}).values()
             total.add(saved)
             programs.update((record.program_hash, record.judge_seconds) for record in saved)
@@ -125,8 +126,8 @@ def _base(run: Run, histogram: Sequence[int]) -> dict[str, Any]:
         tally.add(group)
     groups = sum(histogram)
     pass_at = [
-        sum(n * stats.pass_at_k(GROUP, c, k) for c, n in enumerate(histogram)) / groups
-        for k in range(1, GROUP + 1)
+        sum(n * stats.pass_at_k(run.shape.group, c, k) for c, n in enumerate(histogram)) / groups
+        for k in range(1, run.shape.group + 1)
         if groups
     ]
     return {"pass_at": pass_at or None, **tally.summary()}
@@ -138,7 +139,7 @@ def _arm(run: Run, arm: str) -> dict[str, Any]:
     tasks = list(searches)
     by_round = [
         sum(search.rescue_round == number for search in searches.values())
-        for number in range(ROUNDS)
+        for number in range(run.shape.rounds)
     ]
     tally = Tally()
     for search in searches.values():
@@ -155,7 +156,7 @@ def _arm(run: Run, arm: str) -> dict[str, Any]:
         "rate": estimate["mean"],
         **{name: estimate[name] for name in estimate if name not in ("mean", "n")},
         "by_round": by_round,
-        "cumulative": [sum(by_round[: number + 1]) for number in range(ROUNDS)],
+        "cumulative": [sum(by_round[: number + 1]) for number in range(run.shape.rounds)],
         **summary,
         "tokens_per_rescue": share_of(tokens["total"], rescued) if tokens else None,
     }
@@ -255,7 +256,7 @@ def _union(run: Run, runs: Sequence[str]) -> dict[str, Any]:
     """What all runs together rescued; a search that has not ended can have a rescue."""
     programs: set[tuple[str, int]] = set()
     for task in run.cohort:
-        for arm in runs:
+        for arm in (START, *runs):
             for record in run.records.get((arm, task), {}).values():
                 if record.accepted:
                     programs.add((task, record.program_hash))
@@ -292,7 +293,7 @@ def _fitness(run: Run, arms: Sequence[str]) -> dict[str, Any]:
         by_arm[arm] = {
             "by_round": [
                 _mean([search.best[number] for search in searches.values()])
-                for number in range(ROUNDS)
+                for number in range(run.shape.rounds)
             ],
             "unrescued": len(failed),
             "unrescued_best": _mean([searches[task].best[-1] for task in failed]),
@@ -321,15 +322,15 @@ def _power(run: Run, arms: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _duplicates(run: Run, runs: Sequence[str]) -> dict[str, Any]:
-    """Equal replies among the 8 that answer one fresh prompt in one round.
+    """Equal replies among those of a group that answer one fresh prompt in one round.
 
     How often chance repeats a reply depends on its length and the temperature, which nothing here
     can know; that it leaves no more than half of the replies distinct it explains for very short
     replies only. Such groups are counted as repetitive.
     """
     groups = repeats = repetitive = 0
-    for arm in ("base", *runs):
-        all_fresh = arm in ("base", CONTROL) or arm.startswith("noise-")
+    for arm in (BASE, START, *runs):
+        all_fresh = arm in (BASE, CONTROL) or arm.startswith("noise-")
         for task in run.facts:
             replies: dict[int, list[int]] = {}
             for (number, _), record in run.records.get((arm, task), {}).items():

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from swarm import GROUP, ROUNDS, first_rescue, in_band
+from swarm import Records, Shape, first_rescue, in_band, of_search
 
 if TYPE_CHECKING:
     from swarm import Record, TaskFacts
 
-Records = Mapping[tuple[str, str], Mapping[tuple[int, int], "Record"]]
 Checks = Mapping[tuple[str, str, int], tuple[int, int]]
 
 
@@ -84,17 +83,17 @@ class Search:
     records: list[Record]
 
 
-def _search(saved: Mapping[tuple[int, int], Record]) -> Search | None:
+def _search(saved: Mapping[tuple[int, int], Record], shape: Shape) -> Search | None:
     """The search that these rollouts are, or None when it has not ended."""
     rescue_round = first_rescue(saved)
-    if rescue_round is None and len(saved) < GROUP * ROUNDS:
+    if rescue_round is None and len(saved) < shape.samples:
         return None
-    rounds = ROUNDS if rescue_round is None else rescue_round + 1
+    rounds = shape.rounds if rescue_round is None else rescue_round + 1
     records = [record for (number, _), record in sorted(saved.items()) if number < rounds]
-    best = [0.0] * ROUNDS
+    best = [0.0] * shape.rounds
     for record in records:
         fitness = record.visible_passed / record.visible_total
-        for number in range(record.key.round, ROUNDS):
+        for number in range(record.key.round, shape.rounds):
             best[number] = max(best[number], fitness)
     return Search(rescue_round, tuple(best), records)
 
@@ -109,6 +108,7 @@ class Run:
         cohort: the tasks that the arms search, in the order of their ids.
         searches: arm (noise runs too) -> task -> search that ended.
         records: all of them, also of groups and searches that are not complete.
+        shape: group, rounds, and whether the arms share their round 0.
     """
 
     facts: Mapping[str, TaskFacts]
@@ -116,6 +116,7 @@ class Run:
     cohort: list[str]
     searches: Mapping[str, Mapping[str, Search]]
     records: Records
+    shape: Shape
     seed: int
 
     def outcomes(self, arm: str, tasks: Iterable[str]) -> list[int]:
@@ -134,17 +135,25 @@ class Run:
 
 
 def run_of(
-    facts: Mapping[str, TaskFacts], records: Records, runs: Sequence[str], band: str, seed: int
+    facts: Mapping[str, TaskFacts],
+    records: Records,
+    runs: Sequence[str],
+    band: str,
+    shape: Shape,
+    seed: int,
 ) -> Run:
     facts = dict(sorted(facts.items()))
     base = {}
     for task in facts:
         group = records.get(("base", task), {})
-        if len(group) == GROUP:
+        if len(group) == shape.group:
             base[task] = [record for _, record in sorted(group.items())]
     cohort = [task for task, group in base.items() if in_band(group, facts[task].floor, band)]
     searches: dict[str, dict[str, Search]] = {}
     for arm in runs:
-        found = {task: _search(records.get((arm, task), {})) for task in cohort}
+        found = {}
+        for task in cohort:
+            saved = of_search(records, arm, task, common_start=shape.common_start)
+            found[task] = _search(saved, shape)
         searches[arm] = {task: search for task, search in found.items() if search is not None}
-    return Run(facts, base, cohort, searches, records, seed)
+    return Run(facts, base, cohort, searches, records, shape, seed)

@@ -10,7 +10,9 @@ from typing import Any, TextIO
 from report.results import CONTROL
 from report.tally import share_of
 from report.words import duration, interval, p_text, percent, points, slashed, tokens, two
-from swarm import GROUP, ROUNDS
+from swarm import Shape
+
+LONG_GROUP = 16  # above it the histogram leaves out empty lines, and pass@k goes by powers of two
 
 PASS, BAD, FAINT, BOLD = "32", "31", "2", "1"  # ANSI colours
 
@@ -60,7 +62,8 @@ def render(results: Mapping[str, Any], *, colour: bool, width: int = 100) -> str
     page = Page(width, colour)
     if results["scripted"]:
         page.text("SCRIPTED POLICY: its replies are written; the numbers mean nothing.", BAD, "")
-    title = f"Does a swarm rescue the tasks that the policy fails {GROUP} times of {GROUP}?"
+    group = results["shape"]["group"]
+    title = f"Does a swarm rescue the tasks that the policy fails {group} times of {group}?"
     page.text(title, BOLD, "")
     for warning in results["warnings"]:
         page.text(warning, BAD, "! ")
@@ -105,9 +108,12 @@ def _render_setup(page: Page, results: Mapping[str, Any]) -> None:
 
 def _render_base(page: Page, results: Mapping[str, Any]) -> None:
     tasks, histogram, base = results["tasks"], results["histogram"], results["base"]
-    page.heading(f"Base group: passes of {GROUP} rollouts, {tasks} tasks")
+    group = results["shape"]["group"]
+    page.heading(f"Base group: passes of {group} rollouts, {tasks} tasks")
     longest = max([*histogram, 1])
     for passes, count in enumerate(histogram):
+        if not count and group > LONG_GROUP:
+            continue
         bar = "█" * -(-count * (page.width - 40) // longest)
         page.lines.append(f"  {passes} {count:7,}  {bar}".rstrip())
     page.text(
@@ -117,7 +123,12 @@ def _render_base(page: Page, results: Mapping[str, Any]) -> None:
     )
     if base["pass_at"]:
         page.text(
-            "pass@k  " + "  ".join(f"{k + 1}: {percent(v)}" for k, v in enumerate(base["pass_at"]))
+            "pass@k  "
+            + "  ".join(
+                f"{k}: {percent(value)}"
+                for k, value in enumerate(base["pass_at"], 1)
+                if group <= LONG_GROUP or k == group or k & (k - 1) == 0
+            )
         )
     page.text(_quality("base rollouts", base))
 
@@ -131,14 +142,14 @@ def _quality(name: str, summary: Mapping[str, Any]) -> str:
 
 
 def _render_arms(page: Page, results: Mapping[str, Any]) -> None:
-    cohort, arms = results["cohort"], results["arms"]
+    cohort, arms, shape = results["cohort"], results["arms"], Shape.of(results["shape"])
     page.heading(
-        f"Rescue: up to {GROUP * ROUNDS} more samples on each of {cohort['tasks']:,} "
+        f"Rescue: up to {shape.samples} more samples on each of {cohort['tasks']:,} "
         f"{cohort['band']} tasks",
         f"95% intervals: bootstrap over {cohort['contests']:,} contests, and Wilson's, which takes "
         "tasks as independent.",
     )
-    samples = slashed(GROUP * (number + 1) for number in range(ROUNDS))
+    samples = slashed(shape.group * (number + 1) for number in range(shape.rounds))
     page.table(
         ("arm", "rescued", "rate", "interval", "Wilson", "by round", f"after {samples}"),
         [
@@ -282,7 +293,8 @@ def _render_fitness(page: Page, results: Mapping[str, Any]) -> None:
         f"Base group {two(fitness['base_best'])}; floor, the share that the best constant answer "
         f"passes, {two(fitness['floor'])}.",
     )
-    samples = [f"after {GROUP * (number + 1)}" for number in range(ROUNDS)]
+    shape = Shape.of(results["shape"])
+    samples = [f"after {shape.group * (number + 1)}" for number in range(shape.rounds)]
     page.table(
         ("arm", *samples, "not rescued", "their best", "their floor"),
         [

@@ -298,3 +298,22 @@ def test_regrade_by_the_same_judge_changes_nothing(undisturbed):
     _, told = run("--regrade", "--cpu-seconds", "0.5", out=undisturbed)
     assert f"0 of {len(saved(undisturbed))} verdicts changed" in told
     assert results(undisturbed) == before
+
+
+def test_another_shape_with_a_common_start_goes_on_and_is_refused_in_the_first_one(tmp_path):
+    shape = ("--group", "4", "--rounds", "2", "--common-start")
+    few = ("--dry-run", "--limit", "6", "--noise-runs", "1", *shape)
+    run(*few, "--arms", "resample,ring", out=tmp_path / "out")
+    asked = len(saved(tmp_path / "out", "rollout"))
+    run(*few, "--arms", "resample,ring,von-neumann", out=tmp_path / "out")
+    found = results(tmp_path / "out")
+    assert found["shape"] == {"group": 4, "rounds": 2, "common_start": True}
+    assert sum(found["histogram"]) == 6
+    assert len(found["histogram"]) == 5
+    assert {line["arm"] for line in saved(tmp_path / "out")} >= {"base", "start", "ring"}
+    assert all(line["round"] == 1 for line in saved(tmp_path / "out") if line["arm"] == "ring")
+    assert set(found["arms"]) == {"resample", "ring", "von-neumann"}
+    new = saved(tmp_path / "out")[asked:]
+    assert {line["arm"] for line in new} == {"von-neumann"}
+    told = run("--dry-run", "--limit", "6", out=tmp_path / "out", code=1)[1]
+    assert "group 4 -> 8, rounds 2 -> 3, common_start True -> False" in told.splitlines()[-1]

@@ -629,3 +629,60 @@ def test_counts_of_the_train_split_fit_the_page() -> None:
         }
     results["histogram"] = [13_328, 12_345, 9_999, 100, 10, 1, 0, 0, 1_000]
     assert max(map(len, report.render(results, colour=False).splitlines())) <= 100
+
+
+# --- other shapes of a group --------------------------------------------------------------------
+
+
+def test_a_common_start_counts_for_every_arm_and_is_paid_for_once() -> None:
+    saved: Saved = {}
+    for place in range(4):
+        saved.setdefault(("base", "t/1"), {})[0, place] = record("base", "t/1", 0, place)
+        saved.setdefault(("base", "t/2"), {})[0, place] = record("base", "t/2", 0, place)
+        saved.setdefault(("start", "t/1"), {})[0, place] = record("start", "t/1", 0, place)
+        saved.setdefault(("start", "t/2"), {})[0, place] = record(
+            "start", "t/2", 0, place, accepted=place == 3
+        )
+        for arm in ("resample", "ring"):
+            saved.setdefault((arm, "t/1"), {})[1, place] = record(
+                arm, "t/1", 1, place, accepted=arm == "ring" and place == 0
+            )
+    facts = {task: TaskFacts(task, task, 0, VISIBLE, 4, 0, "", "") for task in ("t/1", "t/2")}
+    settings = {"group": 4, "rounds": 2, "common_start": True}
+    results = report.build(
+        facts=facts, records=saved, checks={}, load=None, settings=settings, environment={},
+        arms=("resample", "ring"), noise_runs=0, band="all-fail", times={}, seed=0,
+    )  # fmt: skip
+    assert results["shape"] == settings
+    assert results["arms"]["resample"]["by_round"] == [1, 0]
+    assert results["arms"]["ring"]["by_round"] == [1, 1]
+    assert results["arms"]["resample"]["samples"] == results["arms"]["ring"]["samples"] == 12
+    assert results["cost"]["calls"] == 8 + 8 + 8
+    assert results["incomplete"]["searches"] == {"resample": 0, "ring": 0}
+
+
+@pytest.mark.parametrize(("group", "rounds"), [(4, 2), (64, 1), (16, 5)])
+def test_the_report_follows_the_shape_of_the_group(group: int, rounds: int) -> None:
+    saved: Saved = {
+        ("base", "t/1"): {(0, i): record("base", "t/1", 0, i) for i in range(group)},
+        ("base", "t/2"): {
+            (0, i): record("base", "t/2", 0, i, accepted=i < 3) for i in range(group)
+        },
+        ("resample", "t/1"): {
+            (n, i): record("resample", "t/1", n, i) for n in range(rounds) for i in range(group)
+        },
+    }
+    facts = {task: TaskFacts(task, task, 0, VISIBLE, 4, 0, "", "") for task in ("t/1", "t/2")}
+    results = report.build(
+        facts=facts, records=saved, checks={}, load=None, environment={},
+        settings={"group": group, "rounds": rounds}, arms=("resample",), noise_runs=0,
+        band="all-fail", times={}, seed=0,
+    )  # fmt: skip
+    assert len(results["histogram"]) == group + 1
+    assert results["histogram"][3] == 1
+    assert len(results["base"]["pass_at"]) == group
+    assert results["arms"]["resample"]["by_round"] == [0] * rounds
+    assert results["arms"]["resample"]["samples"] == group * rounds
+    text = report.render(results, colour=False)
+    assert f"fails {group} times of {group}?" in text
+    assert f"up to {group * rounds} more samples" in text

@@ -12,23 +12,26 @@ from data import Case, Task
 from judge import Failure, JudgeFault, Judgement
 from policy import Message, Reply, Stopped
 from swarm import (
-    GROUP,
-    ROUNDS,
+    START,
     TOPOLOGIES,
     Key,
     Prompts,
     Record,
     Rollout,
     SearchError,
+    Shape,
     Swarm,
     derive_seed,
     fenced,
     in_band,
     neighbourhood_best,
+    of_search,
     personal_best,
+    topology_of,
 )
 
 PROMPTS = Path(__file__).parent.parent / "prompts"
+SHAPE = Shape()
 GOLDEN = Path(__file__).parent / "golden"
 ARMS = ("resample", "solo", "ring", "star")
 TASK = Task(
@@ -127,8 +130,8 @@ def test_no_two_rollouts_of_a_full_run_share_a_seed():
         Key(arm, f"test/{task}_A", number, particle)
         for task in range(275)
         for arm in ["base", *arms]
-        for number in range(1 if arm == "base" else ROUNDS)
-        for particle in range(GROUP)
+        for number in range(1 if arm == "base" else SHAPE.rounds)
+        for particle in range(SHAPE.group)
     ]
     seeds = {derive_seed(0, key) for key in keys} | {derive_seed(1, key) for key in keys}
     assert len(seeds) == 2 * len(keys)
@@ -140,26 +143,41 @@ def test_the_lower_32_bits_differ_within_a_task():
     keys = [
         Key(arm, "test/1_A", number, particle)
         for arm in ["base", *ARMS, "noise-1", "noise-2"]
-        for number in range(1 if arm == "base" else ROUNDS)
-        for particle in range(GROUP)
+        for number in range(1 if arm == "base" else SHAPE.rounds)
+        for particle in range(SHAPE.group)
     ]
     assert len({derive_seed(0, key) % 2**32 for key in keys}) == len(keys)
 
 
-@pytest.mark.parametrize(
-    ("arm", "degree"), [("solo", 0), ("ring", 2), ("star", 7), ("von-neumann", 3)]
-)
-def test_topologies_are_regular_and_symmetric(arm, degree):
-    table = TOPOLOGIES[arm]
-    assert [len(set(neighbours)) for neighbours in table] == [degree] * GROUP
+@pytest.mark.parametrize("group", [4, 6, 8, 9, 12, 16, 30, 64])
+@pytest.mark.parametrize("arm", ["solo", "ring", "star", "von-neumann"])
+def test_topologies_are_regular_and_symmetric(arm, group):
+    table = topology_of(arm, group)
+    assert len(table) == group
+    assert len({len(neighbours) for neighbours in table}) == 1
     for particle, neighbours in enumerate(table):
         assert particle not in neighbours
+        assert len(set(neighbours)) == len(neighbours)
         assert all(particle in table[other] for other in neighbours)
 
 
-def test_von_neumann_is_the_2_by_4_torus():
-    assert sorted(TOPOLOGIES["von-neumann"][0]) == [1, 3, 4]
-    assert sorted(TOPOLOGIES["von-neumann"][6]) == [2, 5, 7]
+@pytest.mark.parametrize(
+    ("arm", "group", "degree"),
+    [("solo", 8, 0), ("ring", 8, 2), ("star", 8, 7), ("ring", 2, 1), ("ring", 64, 2),
+     ("star", 64, 63), ("von-neumann", 4, 2), ("von-neumann", 6, 3), ("von-neumann", 8, 3),
+     ("von-neumann", 9, 4), ("von-neumann", 12, 4), ("von-neumann", 64, 4)],
+)  # fmt: skip
+def test_how_many_neighbours_a_particle_has(arm, group, degree):
+    assert {len(neighbours) for neighbours in topology_of(arm, group)} == {degree}
+
+
+def test_von_neumann_is_the_squarest_torus():
+    assert topology_of("von-neumann", 8)[0] == (3, 1, 4)
+    assert topology_of("von-neumann", 8)[6] == (5, 7, 2)
+    assert sorted(topology_of("von-neumann", 12)[0]) == [1, 3, 4, 8]  # 3 x 4
+    for group in (2, 3, 5, 7, 13):
+        with pytest.raises(SearchError, match=f"torus of two rows or more: {group} does not"):
+            topology_of("von-neumann", group)
 
 
 # --- bests --------------------------------------------------------------------------------------
@@ -304,6 +322,83 @@ def test_a_run_stopped_within_the_round_of_a_rescue_finishes_that_round():
     assert cut.rollouts == whole.rollouts
 
 
+@pytest.mark.parametrize("shape", [Shape(4, 2), Shape(2, 5), Shape(16, 1), Shape(6, 3, True)])
+def test_the_shape_of_a_group(shape):
+    skipped = []
+    swarm = run(swarm_of(shape=shape, on_skip=skipped.append))
+    count = Counter(key.arm for key in swarm.store.rollouts)
+    own = shape.rounds - shape.common_start
+    shared = {START: shape.group} if shape.common_start else {}
+    assert count == {"base": shape.group, **shared, **dict.fromkeys(ARMS, shape.group * own)}
+    assert count.total() == shape.most_rollouts(len(ARMS)) == len(swarm.policy.asked)
+    assert len({seed for _, seed in swarm.policy.asked}) == count.total()
+    assert skipped == []
+
+
+def test_a_round_skipped_is_counted_for_any_shape():
+    skipped = []
+    shape = Shape(4, 5, common_start=True)
+    swarm = run(swarm_of(FreshFails(), shape=shape, on_skip=skipped.append))
+    count = Counter(key.arm for key in swarm.store.rollouts)
+    assert count == {"base": 4, START: 4, "resample": 16, "solo": 4, "ring": 4, "star": 4}
+    assert count.total() + sum(skipped) == shape.most_rollouts(4)
+
+
+def test_with_a_common_start_all_arms_go_on_from_the_same_samples():
+    swarm = run(swarm_of(shape=Shape(common_start=True)))
+    store = swarm.store
+    start = store.records[START, TASK.id]
+    for arm in ARMS:
+        found = of_search(store.records, arm, TASK.id, common_start=True)
+        assert len(found) == 24
+        assert {place: found[place] for place in start} == start
+        assert not any(number == 0 for number, _ in store.records[arm, TASK.id])
+    programs = [store.rollouts[Key(START, TASK.id, 0, i)].program for i in range(8)]
+    solo = [
+        messages[1]["content"]
+        for messages, seed in swarm.policy.asked
+        for i in range(8)
+        if seed == derive_seed(0, Key("solo", TASK.id, 1, i))
+    ]
+    assert len(solo) == 8
+    assert all(program in text for program, text in zip(programs, solo, strict=True))
+
+
+def test_a_rescue_in_the_common_start_ends_every_arm():
+    skipped = []
+
+    class StartPasses(Answers):
+        async def sample(self, messages, seed):
+            reply = await super().sample(messages, seed)
+            score = 4 if seed == derive_seed(0, Key(START, TASK.id, 0, 5)) else 0
+            return replace(reply, text=f"```python\nscore = {score}\n```")
+
+    swarm = run(swarm_of(StartPasses(), shape=Shape(common_start=True), on_skip=skipped.append))
+    assert Counter(key.arm for key in swarm.store.rollouts) == {"base": 8, START: 8}
+    assert sum(skipped) == 4 * 16
+    for arm in ARMS:
+        found = of_search(swarm.store.records, arm, TASK.id, common_start=True)
+        assert [place for place, record in found.items() if record.accepted] == [(0, 5)]
+
+
+@pytest.mark.parametrize("stop_after", [5, 12, 20, 40])
+def test_a_stopped_run_with_a_common_start_goes_on_without_repeating(stop_after):
+    shape = Shape(common_start=True)
+    whole = run(swarm_of(shape=shape)).store
+    store, policy = Memory(), Answers()
+
+    def on_rollout(record):
+        if len(store.rollouts) == stop_after:
+            policy.stop()
+
+    with pytest.raises(Stopped):
+        run(swarm_of(policy, store=store, shape=shape, on_rollout=on_rollout))
+    resumed = Answers()
+    run(swarm_of(resumed, store=store, shape=shape))
+    assert store.rollouts == whole.rollouts
+    assert len(policy.asked) + len(resumed.asked) == len(whole.rollouts)
+
+
 def test_what_each_particle_sees():
     """Bests per particle in round 0: particle i scores by the table; 3 = all visible."""
     scores = [0, 2, 1, 0, 3, 1, 1, 0]
@@ -318,8 +413,8 @@ def test_what_each_particle_sees():
             for m in messages
         ]  # fmt: skip
 
-    assert swarm.plan_round("resample", TASK, rounds) == [swarm.prompts.fresh(TASK)] * GROUP
-    assert seen("solo") == [[i] for i in range(GROUP)]
+    assert swarm.plan_round("resample", TASK, rounds) == [swarm.prompts.fresh(TASK)] * 8
+    assert seen("solo") == [[i] for i in range(8)]
     assert seen("ring") == [[i, best] for i, best in enumerate([1, 2, 1, 4, 5, 4, 5, 6])]
     assert seen("star") == [[i, best] for i, best in enumerate([4, 4, 4, 4, 1, 4, 4, 4])]
 
@@ -400,7 +495,7 @@ def test_a_reply_is_saved_before_it_is_judged():
         """Has no room before every reply of the base group is saved."""
 
         async def grade(self, program, task, *, every_case=False):
-            while len(store.rollouts) < GROUP:
+            while len(store.rollouts) < 8:
                 await asyncio.sleep(0)
             return await super().grade(program, task)
 
