@@ -314,33 +314,33 @@ def add_limit_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--cpu-seconds",
-        type=_positive(float),
+        type=_within(float, 0.01, 1_000_000),
         default=limits.cpu_seconds,
         help="CPU time a case may take (default: %(default)g)",
     )
     add(
         "--wall-seconds",
-        type=_positive(float),
+        type=_within(float, 0.01, 1_000_000),
         default=limits.wall_seconds,
         help="wall time for a case that mostly sleeps; CPU time decides otherwise "
         "(default: %(default)g)",
     )
     add(
         "--memory-mb",
-        type=_positive(int),
+        type=_within(int, 32, 2**20),
         default=limits.memory_mb,
         help="memory a case may take, MiB (default: %(default)d)",
     )
     add(
         "--output-mb",
-        type=_positive(int),
+        type=_within(int, 1, 2**16),
         default=limits.output_mb,
         help="bytes a case may print, MiB (default: %(default)d)",
     )
     add(
         "--judge-workers",
         "--workers",
-        type=_positive(int),
+        type=_within(int, 1, 4096),
         default=None,
         help="programs judged at once (default: one a core, fewer when the memory limits of all "
         "would not fit into the machine)",
@@ -359,16 +359,16 @@ def limits_from(args: argparse.Namespace) -> Limits:
     return Limits(args.cpu_seconds, args.wall_seconds, args.memory_mb, args.output_mb)
 
 
-def _positive(kind: type[float]) -> Callable[[str], float]:
-    """A type for argparse: `kind`, above zero and finite."""
+def _within(kind: type[float], least: float, most: float) -> Callable[[str], float]:
+    """A type for argparse: `kind`, at least and at most so much."""
 
     def parse(text: str) -> float:
         number = kind(text)
-        if not 0 < number < float("inf"):
-            raise ValueError(text)
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(f"must be {least} to {most:,}")
         return number
 
-    parse.__name__ = f"positive {kind.__name__}"  # argparse: "invalid positive int value: '0'"
+    parse.__name__ = kind.__name__  # argparse: "invalid int value: 'x'"
     return parse
 
 

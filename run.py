@@ -38,7 +38,7 @@ from policy.scripted import Scripted, ScriptedPolicy
 from progress import Progress, plan_line, say
 from regrade import regrade
 from rows import rescued_rows
-from settings import PYTHON, Config, parse, read_tasks, saved_config, shaping_settings
+from settings import PYTHON, SAVED, Config, parse, read_tasks, saved_config, shaping_settings
 from swarm import (
     BASE,
     START,
@@ -195,7 +195,7 @@ async def sample(config: Config, loaded: Loaded) -> None:
                 "read": loaded.read,
                 "kept": len(loaded.tasks),
                 "dropped": loaded.dropped,
-                "config": asdict(config),
+                "config": config.saved,
                 "environment": environment(sandbox_line, policy.line),
             }
         )
@@ -226,7 +226,7 @@ async def sample(config: Config, loaded: Loaded) -> None:
             say(f"{journal.saved:,} rollouts are saved in {journal.path}; to go on: {command()}")
             raise
         progress.bar.close()
-        await finish(config, journal, judge)
+        await finish(config, journal, judge, config)
 
 
 async def judge_again(asked: Config) -> None:
@@ -234,9 +234,19 @@ async def judge_again(asked: Config) -> None:
     with Journal.read(asked.folder) as saved:
         config = saved_config(saved, asked)
         settings = saved.settings
-    if asked.regrade:
-        config = replace(config, limits=asked.limits, sandbox=asked.sandbox)
-    config = replace(config, judge_workers=asked.judge_workers)
+    limits = {name: value for name, value in asdict(asked.limits).items() if name in asked.given}
+    sandbox = asked.sandbox if "sandbox" in asked.given else config.sandbox
+    config = replace(
+        config,
+        limits=replace(config.limits, **limits),
+        sandbox=sandbox,
+        judge_workers=asked.judge_workers,
+    )
+    if not asked.regrade and settings["python"] != PYTHON:
+        raise JournalError(
+            f"the programs of {saved.path} were judged by Python {settings['python']} and this is "
+            f"{PYTHON}: use that one, or judge all of them again with --regrade --calibrate"
+        )
     async with contextlib.AsyncExitStack() as stack:
         judge, sandbox_line = await open_judge(config, stack)
         journal = stack.enter_context(Journal.open(config.folder, settings))
@@ -244,7 +254,7 @@ async def judge_again(asked: Config) -> None:
             calibrated = any(kind == "hidden" for kind, _, _ in journal.checks)
             config = replace(config, calibrate=asked.calibrate or calibrated)
             await regrade_all(config, journal, judge, sandbox_line)
-        await finish(config, journal, judge)
+        await finish(config, journal, judge, asked)
 
 
 async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_line: str) -> None:
@@ -263,24 +273,24 @@ async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_li
     say(f"{graded.changed} of {graded.total} verdicts changed{': ' if changes else ''}{changes}")
 
 
-async def finish(config: Config, journal: Journal, judge: Judge) -> None:
+async def finish(config: Config, journal: Journal, judge: Judge, asked: Config) -> None:
     """The checks that need the judge, then the report."""
     await judge_extra(config, journal, judge)
     if config.calibrate:
         await calibrate(config, journal, judge)
-    write_report(journal)
+    write_report(journal, asked)
 
 
 # --- report -----------------------------------------------------------------------------------
 
 
-def write_report(journal: Journal) -> None:
+def write_report(journal: Journal, asked: Config) -> None:
     """results.json, rescued.jsonl and the terminal report, all from the journal alone."""
-    config = saved_config(journal, Config())
+    config = saved_config(journal, asked)
     rows = list(rescued_rows(journal))
     report.write_lines(rows, journal.path.parent / "rescued.jsonl")
-    present = {arm for arm, _ in journal.records} - {BASE, START}
     load = journal.load or {}
+    arms, noise_runs = runs_shown(config, journal, asked)
     results = report.build(
         facts=journal.facts,
         records=journal.records,
@@ -289,13 +299,12 @@ def write_report(journal: Journal) -> None:
         settings={
             "policy": "scripted" if config.dry_run else "endpoint",
             **{name: value for name, value in load["config"].items() if name != "out"},
+            "band": config.band,
             **journal.settings,
         },
         environment=load["environment"],
-        arms=[arm for arm in TOPOLOGIES if arm in present or arm in config.arms],
-        noise_runs=max(
-            [config.noise_runs, *(int(a[6:]) for a in present if a.startswith("noise-"))]
-        ),
+        arms=arms,
+        noise_runs=noise_runs,
         band=config.band,
         times={"wall_seconds": journal.wall_seconds, "out": str(journal.path.parent)},
         seed=config.seed,
@@ -305,6 +314,31 @@ def write_report(journal: Journal) -> None:
     text = report.render(results, colour=report.wants_colour(sys.stdout))
     encoding = sys.stdout.encoding or "ascii"  # bars become ? on a terminal without Unicode
     print(text.encode(encoding, "replace").decode(encoding))
+
+
+def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[str], int]:
+    """The arms of the report and its number of noise runs: what is saved, or what is asked for.
+
+    Raises JournalError when an arm that is asked for is not saved.
+    """
+    present = {arm for arm, _ in journal.records} - {BASE, START}
+    noise = {int(arm[6:]) for arm in present if arm.startswith("noise-")}
+    arms = {*present, *config.arms}
+    if asked.mode in SAVED:
+        if "noise_runs" in asked.given:
+            noise = set(range(1, asked.noise_runs + 1))
+        if "arms" in asked.given:
+            arms = set(asked.arms)
+            noise = noise if "resample" in arms else set()
+        wanted = {*(arms if "arms" in asked.given else ()), *(f"noise-{n}" for n in noise)}
+        if wanted - present:
+            raise JournalError(
+                f"no rollouts of {', '.join(sorted(wanted - present))} are saved in "
+                f"{journal.path}; of these there are some: {', '.join(sorted(present)) or 'none'}"
+            )
+    else:
+        noise |= {config.noise_runs}
+    return [arm for arm in TOPOLOGIES if arm in arms], max(noise, default=0)
 
 
 def command() -> str:
@@ -320,7 +354,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             asyncio.run(judge_again(config))
         elif config.reuse:
             with Journal.read(config.folder) as journal:
-                write_report(journal)
+                write_report(journal, config)
         else:
             loaded = read_tasks(config)
             say(loaded.line)

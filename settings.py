@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,66 +18,143 @@ from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
 
 PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
 RECIPE_VERSION = 1  # raised when the same settings would give other rollouts or verdicts
+NOT_GIVEN = object()
+REREAD = {"tasks", "band", "arms", "noise_runs"}  # what may be another one for a saved run
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
-def flag(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
+# What a command line asks for: a run with an endpoint, one with written replies, or something
+# about a saved run: its report, its report with --calibrate, its programs judged again.
+RUN, DRY, REUSE, CALIBRATE, REGRADE = "run", "dry-run", "reuse", "calibrate", "regrade"
+SAMPLING = (RUN, DRY)
+SAVED = (REUSE, CALIBRATE, REGRADE)
+EVERYWHERE = (*SAMPLING, *SAVED)
+
+
+def flag(
+    default: Any,
+    text: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    modes: tuple[str, ...] = SAMPLING,
+) -> Any:
+    """A field of Config that is a flag.
+
+    Args:
+        default: its type is the flag's; None: the type in the field's annotation.
+        text: its help; the default is added to it.
+        least, most: bounds of a number, both included.
+        modes: where it has an effect; elsewhere it is refused, never ignored.
+    """
+    bounds = {"least": least, "most": most, "modes": modes}
+    return field(default=default, metadata={"help": text, **bounds})
 
 
 @dataclass(frozen=True)
 class Config:
-    """Every setting of a run; each field but the last two is the flag of the same name.
+    """Every setting of a run; each field but the last four is the flag of the same name.
 
-    The help of a flag says what its field means; `limits` and `sandbox` come from the judge's
-    own flags. The whole of it is written to results.json.
+    The help of a flag says what its field means; `limits`, `sandbox` and `judge_workers` come
+    from the judge's own flags, and `given` names the flags of the command line. All but the last
+    is written to results.json.
     """
 
     tasks: str | None = flag(
         None,
         "a parquet file, a folder of them, or 'toy' (default: deepmind/code_contests from the hub)",
+        modes=(*SAMPLING, CALIBRATE, REGRADE),
     )
-    splits: tuple[str, ...] = flag(("test", "valid"), "splits of the hub's dataset")
-    limit: int | None = flag(None, "only the first N tasks of a seeded shuffle")
-    band: str = flag("all-fail", f"which all-fail tasks the arms search: {', '.join(BANDS)}")
+    splits: tuple[str, ...] = flag(("test", "valid"), "splits of the hub's dataset", modes=(RUN,))
+    limit: int | None = flag(None, "only the first N tasks of a seeded shuffle", least=1)
+    band: str = flag(
+        "all-fail", f"which all-fail tasks the arms search: {', '.join(BANDS)}", modes=EVERYWHERE
+    )
     arms: tuple[str, ...] = flag(
-        ("resample", "solo", "ring", "star"), f"arms to run, of {', '.join(TOPOLOGIES)}"
+        ("resample", "solo", "ring", "star"),
+        f"arms to run, of {', '.join(TOPOLOGIES)}",
+        modes=EVERYWHERE,
     )
-    group: int = flag(8, "rollouts of the base group, and particles of an arm")
-    rounds: int = flag(3, "rounds of an arm, the fresh one included")
+    group: int = flag(8, "rollouts of the base group, and particles of an arm", least=2, most=1024)
+    rounds: int = flag(3, "rounds of an arm, the fresh one included", least=1, most=1024)
     common_start: bool = flag(
         False, "all arms of a task, repeats too, go on from one and the same round 0"
     )
-    noise_runs: int = flag(0, "repeats of the resample arm with other seeds")
-    seed: int = flag(0, "the run's seed; every rollout's seed is derived from it")
-    base_url: str = flag(DEFAULT_BASE_URL, "an OpenAI-compatible endpoint")
+    noise_runs: int = flag(
+        0, "repeats of the resample arm with other seeds", least=0, most=1000, modes=EVERYWHERE
+    )
+    seed: int = flag(
+        0, "the run's seed; every rollout's seed is derived from it", least=0, most=2**63 - 1
+    )
+    base_url: str = flag(DEFAULT_BASE_URL, "an OpenAI-compatible endpoint", modes=(RUN,))
     model: str | None = flag(
-        None, f"the model (default: {DEFAULT_MODEL} there, elsewhere the only model served)"
+        None,
+        f"the model (default: {DEFAULT_MODEL} there, elsewhere the only model served)",
+        modes=(RUN,),
     )
-    temperature: float = flag(1.0, "sampling temperature")
-    max_tokens: int = flag(2048, "longest reply, in tokens")
-    thinking: bool = flag(False, "let the model think before it answers")
+    temperature: float = flag(1.0, "sampling temperature", least=0, most=100, modes=(RUN,))
+    max_tokens: int = flag(2048, "longest reply, in tokens", least=1, most=10**9, modes=(RUN,))
+    thinking: bool = flag(False, "let the model think before it answers", modes=(RUN,))
     no_comments: bool = flag(False, "ask for programs without comments")
-    concurrency: int = flag(64, "requests in flight")
-    give_up_after: float = flag(30.0, "minutes to wait for an endpoint that does not answer")
-    max_total_tokens: int | None = flag(
-        None, "stop at this many tokens, prompts and what is saved included"
+    concurrency: int = flag(64, "requests in flight", least=1, most=100_000, modes=(RUN,))
+    give_up_after: float = flag(
+        30.0,
+        "minutes to wait for an endpoint that does not answer",
+        least=0,
+        most=100_000,
+        modes=(RUN,),
     )
-    out: str | None = flag(None, "folder to write to (default: out, or out/dry-run)")
-    dry_run: bool = flag(False, "toy tasks and a scripted policy: no key and no network")
-    reuse: bool = flag(False, "make no request; print the report from the folder again")
-    regrade: bool = flag(False, "make no request; judge every saved program again")
+    max_total_tokens: int | None = flag(
+        None,
+        "stop at this many tokens, prompts and what is saved included",
+        least=1,
+        modes=(RUN,),
+    )
+    out: str | None = flag(
+        None, "folder to write to (default: out, or out/dry-run)", modes=EVERYWHERE
+    )
+    dry_run: bool = flag(
+        False, "toy tasks and a scripted policy: no key and no network", modes=EVERYWHERE
+    )
+    reuse: bool = flag(
+        False, "make no request; print the report from the folder again", modes=EVERYWHERE
+    )
+    regrade: bool = flag(
+        False, "make no request; judge every saved program again", modes=EVERYWHERE
+    )
     calibrate: bool = flag(
-        False, f"judge {CALIBRATION_SIZE} base rollouts on every hidden case: hill or cliff?"
+        False,
+        f"judge {CALIBRATION_SIZE} base rollouts on every hidden case: hill or cliff?",
+        modes=EVERYWHERE,
     )
     overwrite: bool = flag(False, "start again though the folder holds a run (it is set aside)")
     limits: Limits = field(default_factory=Limits)
     sandbox: bool = True
     judge_workers: int | None = None
+    given: frozenset[str] = frozenset()
 
     @property
     def folder(self) -> Path:
-        return Path(self.out or ("out/dry-run" if self.dry_run else "out"))
+        path = Path(self.out or ("out/dry-run" if self.dry_run else "out"))
+        try:
+            return path.expanduser()  # a shell leaves the ~ of --out=~/x to us
+        except RuntimeError:  # a user without a home
+            return path
+
+    @property
+    def mode(self) -> str:
+        if self.regrade:
+            return REGRADE
+        if self.reuse:
+            return CALIBRATE if self.calibrate else REUSE
+        return DRY if self.dry_run else RUN
+
+    @property
+    def saved(self) -> dict[str, Any]:
+        """What of it is written, JSON-ready."""
+        values = asdict(self)
+        del values["given"]
+        return values
 
     @property
     def shape(self) -> Shape:
@@ -95,60 +173,124 @@ def parse(argv: Sequence[str] | None) -> Config:
     )
     names = []
     for item in fields(Config):
-        if "help" not in item.metadata:
-            continue
-        names.append(item.name)
-        option, text = "--" + item.name.replace("_", "-"), item.metadata["help"]
-        if item.default is False:
-            parser.add_argument(option, action="store_true", help=f"{text} (default: off)")
-            continue
-        if isinstance(item.default, tuple):
-            kind: Any = lambda text: tuple(part.strip() for part in text.split(","))  # noqa: E731
-            text += f", separated by commas (default: {','.join(item.default)})"
-        else:
-            kind = {"limit": int, "max_total_tokens": int}.get(item.name, type(item.default))
-            kind = str if item.default is None and kind is type(None) else kind
-            if "(default" not in text:
-                text += f" (default: {'no limit' if item.default is None else item.default})"
-        parser.add_argument(option, type=kind, default=item.default, help=text)
+        if "help" in item.metadata:
+            names.append(item.name)
+            _add_flag(parser, item)
     add_limit_flags(parser)
-    args = parser.parse_args(argv)
+    # argparse leaves what is there already, so that what is still NOT_GIVEN was not given.
+    everything = vars(parser.parse_args([]))
+    args = parser.parse_args(argv, argparse.Namespace(**dict.fromkeys(everything, NOT_GIVEN)))
+    given = frozenset(name for name, value in vars(args).items() if value is not NOT_GIVEN)
+    values = {
+        name: getattr(args, name) if name in given else everything[name] for name in vars(args)
+    }
     config = Config(
-        **{name: getattr(args, name) for name in names},
-        limits=limits_from(args),
-        sandbox=args.sandbox == "on",
-        judge_workers=args.judge_workers,
+        **{name: values[name] for name in names},
+        limits=limits_from(argparse.Namespace(**values)),
+        sandbox=values["sandbox"] == "on",
+        judge_workers=values["judge_workers"],
+        given=given,
     )
     problem = mistake(config)
     if problem:
         parser.error(problem)
-    if config.dry_run:
-        limits = replace(config.limits, cpu_seconds=min(1.0, config.limits.cpu_seconds))
-        config = replace(config, tasks="toy", limits=limits, noise_runs=config.noise_runs or 2)
-    return config
+    return _dry(config) if config.mode == DRY else config
+
+
+def _add_flag(parser: argparse.ArgumentParser, item: Field[Any]) -> None:
+    option, text = _option(item.name), item.metadata["help"]
+    if item.default is False:
+        parser.add_argument(option, action="store_true", help=f"{text} (default: off)")
+        return
+    if isinstance(item.default, tuple):
+        kind: Any = lambda text: tuple(part.strip() for part in text.split(","))  # noqa: E731
+        text += f", separated by commas (default: {','.join(item.default)})"
+    else:
+        kind = type(item.default)
+        if item.default is None:
+            kind = next(k for k in (int, float, str) if k.__name__ in str(item.type))
+        if "(default" not in text:
+            text += f" (default: {'no limit' if item.default is None else item.default})"
+    parser.add_argument(option, type=kind, default=item.default, help=text)
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _dry(config: Config) -> Config:
+    """The dry run's own defaults: it repeats resample, and its programs need no long limit."""
+    if "cpu_seconds" not in config.given:
+        config = replace(config, limits=replace(config.limits, cpu_seconds=1.0))
+    if "noise_runs" not in config.given and "resample" in config.arms:
+        config = replace(config, noise_runs=2)
+    return replace(config, tasks="toy")
 
 
 def mistake(config: Config) -> str | None:
-    """What is wrong with the flags, if anything."""
-    for name, least in (("limit", 1), ("group", 2), ("rounds", 1), ("noise_runs", 0),
-                        ("max_tokens", 1), ("concurrency", 1), ("temperature", 0),
-                        ("give_up_after", 0), ("max_total_tokens", 1),
-                        ("judge_workers", 1)):  # fmt: skip
-        value = getattr(config, name)
-        if value is not None and not value >= least:
-            return f"--{name.replace('_', '-')} must be {least} or more"
+    """What is wrong with the flags, if anything: everything that can be said without a look at
+    the machine, so that nothing is spent before it is said."""
+    return _out_of_range(config) or _without_effect(config) or _at_odds(config)
+
+
+def _out_of_range(config: Config) -> str | None:
+    for item in fields(Config):
+        value, least, most = getattr(config, item.name), *map(item.metadata.get, ("least", "most"))
+        if value is None or (least is None and most is None):
+            continue
+        if least is not None and not value >= least:  # NaN, too
+            return f"{_option(item.name)} must be {least} or more"
+        if value == math.inf or (most is not None and value > most):
+            return f"{_option(item.name)} must be {most or 'a number'} or less"
+    return None
+
+
+# The judge's own flags, as `modes` of the others.
+JUDGE_MODES = {
+    **dict.fromkeys(
+        ("cpu_seconds", "wall_seconds", "memory_mb", "output_mb"), (*SAMPLING, REGRADE)
+    ),
+    "sandbox": (*SAMPLING, REGRADE),
+    "judge_workers": (*SAMPLING, CALIBRATE, REGRADE),
+}
+
+
+def _without_effect(config: Config) -> str | None:
+    """A flag that would be ignored."""
+    modes = {**{item.name: item.metadata.get("modes") for item in fields(Config)}, **JUDGE_MODES}
+    for name in sorted(config.given):
+        allowed = modes.get(name)
+        if allowed is None or config.mode in allowed:
+            continue
+        if config.mode == DRY:
+            why = "a dry run makes no request"
+        else:
+            why = "what is saved was made with the settings of its run"
+        verdicts = name in JUDGE_MODES and name != "judge_workers"
+        way = " (--regrade judges by other ones)" if verdicts else ""
+        asked = "reuse --calibrate" if config.mode == CALIBRATE else config.mode
+        return f"{_option(name)} has no effect with --{asked}: {why}{way}"
+    return None
+
+
+def _at_odds(config: Config) -> str | None:
+    """Values that do not fit each other, or that no setting has."""
+    if config.mode == DRY and config.tasks not in (None, "toy"):
+        return "--dry-run has written replies to the toy tasks only: leave out --tasks"
+    if config.tasks is not None and "splits" in config.given:
+        return "--splits has no effect with --tasks: it names splits of the default dataset"
     unknown = [arm for arm in config.arms if arm not in TOPOLOGIES]
-    if unknown or len(set(config.arms)) < len(config.arms):
+    if unknown or not config.arms or len(set(config.arms)) < len(config.arms):
         return f"--arms takes each of these at most once: {', '.join(TOPOLOGIES)}"
     if config.noise_runs and "resample" not in config.arms:
         return "--noise-runs repeats the resample arm: add it to --arms"
+    if config.band not in BANDS:
+        return f"--band is one of {', '.join(BANDS)}"
     try:
         for arm in config.arms:
             topology_of(arm, config.group)
     except SearchError as error:
         return f"--group {config.group}: {error}"
-    if config.band not in BANDS:
-        return f"--band is one of {', '.join(BANDS)}"
     return None
 
 
@@ -172,15 +314,17 @@ def shaping_settings(
 
 
 def saved_config(journal: Journal, asked: Config) -> Config:
-    """The configuration that the journal's run was started with, with today's phase flags."""
+    """The configuration that the journal's run was started with, with what is asked of it now."""
     if journal.load is None:
         raise JournalError(f"{journal.path} holds no run yet; start one without --reuse")
-    saved = dict(journal.load["config"])
+    known = {item.name: item for item in fields(Config)}
+    saved = {name: value for name, value in journal.load["config"].items() if name in known}
     saved["limits"] = Limits(**saved["limits"])
-    for name in ("arms", "splits"):
-        saved[name] = tuple(saved[name])
-    today = {name: getattr(asked, name) for name in ("out", "reuse", "regrade", "calibrate")}
-    return replace(Config(**saved), **today)
+    for name, value in saved.items():
+        if isinstance(known[name].default, tuple):
+            saved[name] = tuple(value)
+    again = {"out", "reuse", "regrade", "calibrate", *REREAD.intersection(asked.given)}
+    return replace(Config(**saved), **{name: getattr(asked, name) for name in again})
 
 
 def read_tasks(

@@ -274,6 +274,24 @@ def test_reuse_gives_the_same_report_without_a_server(undisturbed):
     assert (results(undisturbed), (undisturbed / "rollouts.jsonl").read_bytes()) == before
 
 
+def test_a_saved_run_is_read_again_by_another_band_and_some_of_its_arms(undisturbed):
+    before = results(undisturbed)
+    run("--reuse", "--band", "near-miss", "--arms", "resample,star", out=undisturbed)
+    found = results(undisturbed)
+    assert list(found["arms"]) == ["resample", "star"]
+    assert found["noise"] is None or found["noise"]["runs"] == 2
+    assert found["cohort"]["band"] == found["settings"]["band"] == "near-miss"
+    assert found["cohort"]["tasks"] == before["near_miss"] < before["all_fail"]
+    run("--reuse", "--noise-runs", "0", out=undisturbed)
+    assert results(undisturbed)["noise"] is None
+    assert list(results(undisturbed)["arms"]) == list(before["arms"])
+    _, told = run("--reuse", "--arms", "resample,von-neumann", out=undisturbed, code=1)
+    assert "error: no rollouts of von-neumann are saved" in told
+    assert "\n" not in told.strip()
+    run("--reuse", out=undisturbed)
+    assert results(undisturbed) == before
+
+
 def test_reuse_with_nothing_there(tmp_path):
     report, told = run("--reuse", out=tmp_path / "out", code=1)
     assert re.fullmatch(r"error: nothing is saved at .*/out/rollouts.jsonl: .*\n", told)
@@ -295,7 +313,7 @@ def test_a_run_is_extended_without_asking_twice(server, undisturbed, tmp_path):
 
 def test_regrade_by_the_same_judge_changes_nothing(undisturbed):
     before = results(undisturbed)
-    _, told = run("--regrade", "--cpu-seconds", "0.5", out=undisturbed)
+    _, told = run("--regrade", out=undisturbed)
     assert f"0 of {len(saved(undisturbed))} verdicts changed" in told
     assert results(undisturbed) == before
 

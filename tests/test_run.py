@@ -1,5 +1,6 @@
 """The command line: flags, mistakes, and errors that end with one line."""
 
+import json
 import os
 import re
 import subprocess
@@ -69,6 +70,16 @@ def test_a_dry_run_is_two_noise_runs_of_the_toy_tasks_in_a_folder_of_its_own():
         ["--judge-workers", "0"],
         ["--noise-runs", "-1"],
         ["--dry"],
+        ["--seed", "-1"],
+        ["--seed", "99999999999999999999"],
+        ["--temperature", "inf"],
+        ["--max-tokens", "99999999999"],
+        ["--give-up-after", "inf"],
+        ["--limit", "1e3"],
+        ["--wall-seconds", "1e300"],
+        ["--cpu-seconds", "0"],
+        ["--memory-mb", "8"],
+        ["--arms", ""],
     ],
 )
 def test_a_mistake_in_the_flags_is_refused(argv, capsys):
@@ -76,6 +87,59 @@ def test_a_mistake_in_the_flags_is_refused(argv, capsys):
         parse(argv)
     assert stop.value.code == 2
     assert "error: " in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "--reuse --seed 3",
+        "--reuse --overwrite",
+        "--reuse --limit 5",
+        "--reuse --sandbox off",
+        "--reuse --tasks toy",
+        "--reuse --judge-workers 1",
+        "--reuse --calibrate --sandbox off",
+        "--reuse --calibrate --cpu-seconds 6",
+        "--regrade --max-tokens 5",
+        "--regrade --overwrite",
+        "--dry-run --tasks mine.parquet",
+        "--dry-run --base-url http://localhost:1/v1",
+        "--dry-run --max-total-tokens 9",
+        "--dry-run --reuse --seed 1",
+        "--tasks toy --splits test",
+    ],
+)
+def test_a_flag_without_effect_is_refused(argv, capsys):
+    with pytest.raises(SystemExit):
+        parse(argv.split())
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert argv.split()[-1] in last or argv.split()[-2] in last
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        "--reuse --band near-miss --arms resample,ring --noise-runs 0",
+        "--reuse --calibrate --tasks elsewhere --judge-workers 1",
+        "--regrade --calibrate --cpu-seconds 2 --sandbox off --tasks elsewhere --band near-miss",
+        "--dry-run --tasks toy --seed 3 --limit 4 --overwrite --calibrate --memory-mb 256",
+    ],
+)
+def test_a_flag_with_an_effect_is_taken(argv):
+    parse(argv.split())
+
+
+def test_a_dry_run_does_as_it_is_told():
+    config = parse(["--dry-run", "--noise-runs", "0", "--cpu-seconds", "6"])
+    assert (config.noise_runs, config.limits.cpu_seconds) == (0, 6)
+    assert parse(["--dry-run", "--arms", "ring"]).noise_runs == 0
+
+
+def test_what_was_given_is_not_written():
+    config = parse(["--limit", "3", "--sandbox", "off"])
+    assert config.given == {"limit", "sandbox"}
+    assert "given" not in config.saved
+    assert json.loads(json.dumps(config.saved))["limit"] == 3
 
 
 @pytest.mark.parametrize(
