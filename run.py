@@ -30,6 +30,7 @@ from tqdm import tqdm
 import report
 from checks import calibrate, judge_extra
 from data import DataError, Loaded
+from export import Export, write_exports
 from journal import Journal, JournalError
 from judge import Judge, JudgeFault, SandboxError
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
@@ -279,6 +280,7 @@ async def finish(config: Config, journal: Journal, judge: Judge, asked: Config) 
     if config.calibrate:
         await calibrate(config, journal, judge)
     write_report(journal, asked)
+    export_rows(asked, journal)
 
 
 # --- report -----------------------------------------------------------------------------------
@@ -341,6 +343,21 @@ def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[st
     return [arm for arm in TOPOLOGIES if arm in arms], max(noise, default=0)
 
 
+def export_rows(asked: Config, journal: Journal) -> None:
+    """The kinds of rows that --export asks for."""
+    if not asked.export:
+        return
+    config = saved_config(journal, asked)
+    export = Export(
+        journal,
+        lambda: read_tasks(config, ids=journal.facts).tasks,
+        asked.max_rows_per_task,
+        asked.require_extra,
+    )
+    for kind, count in write_exports(export, asked.export).items():
+        say(f"exported {count:,} rows: {kind}, in {journal.path.parent / 'export'}")
+
+
 def command() -> str:
     """The command line that runs this again."""
     return shlex.join(["python", *sys.argv])
@@ -355,6 +372,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif config.reuse:
             with Journal.read(config.folder) as journal:
                 write_report(journal, config)
+                export_rows(config, journal)
         else:
             loaded = read_tasks(config)
             say(loaded.line)

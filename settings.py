@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from data import Loaded, load_tasks
+from export import KINDS
 from journal import Journal, JournalError
 from judge import Limits, add_limit_flags, limits_from
 from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL
@@ -127,6 +128,15 @@ class Config:
         f"judge {CALIBRATION_SIZE} base rollouts on every hidden case: hill or cliff?",
         modes=EVERYWHERE,
     )
+    export: tuple[str, ...] = flag(
+        (),
+        f"rows for trainers, into export/ of the folder: {', '.join(KINDS)}",
+        modes=EVERYWHERE,
+    )
+    max_rows_per_task: int | None = flag(None, "exported rows a task", least=1, modes=EVERYWHERE)
+    require_extra: bool = flag(
+        False, "export only programs that pass a task's further cases too", modes=EVERYWHERE
+    )
     overwrite: bool = flag(False, "start again though the folder holds a run (it is set aside)")
     limits: Limits = field(default_factory=Limits)
     sandbox: bool = True
@@ -204,7 +214,7 @@ def _add_flag(parser: argparse.ArgumentParser, item: Field[Any]) -> None:
         return
     if isinstance(item.default, tuple):
         kind: Any = lambda text: tuple(part.strip() for part in text.split(","))  # noqa: E731
-        text += f", separated by commas (default: {','.join(item.default)})"
+        text += f", separated by commas (default: {','.join(item.default) or 'none'})"
     else:
         kind = type(item.default)
         if item.default is None:
@@ -291,6 +301,11 @@ def _at_odds(config: Config) -> str | None:
             topology_of(arm, config.group)
     except SearchError as error:
         return f"--group {config.group}: {error}"
+    unknown = [kind for kind in config.export if kind not in KINDS]
+    if unknown or len(set(config.export)) < len(config.export):
+        return f"--export takes each of these at most once: {', '.join(KINDS)}"
+    if (config.max_rows_per_task or config.require_extra) and not config.export:
+        return "--max-rows-per-task and --require-extra choose among exported rows: add --export"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,26 @@ def write_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
 
 
 def _write(text: str, path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.part")
+    with whole(path) as part:
+        part.write_text(text, encoding="utf-8", newline="\n")
+
+
+@contextlib.contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to, which takes its place when the block ends well.
+
+    The folder is made when it is missing. Raises ReportError for what the system refuses.
+    """
+    part = path.with_name(f".{path.name}.part")
     try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        with part.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
+        part.replace(path)
+    except BaseException as error:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise ReportError(f"cannot write {path}: {error.strerror or error}") from error
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise ReportError(f"cannot write {path}: {error.strerror or error}") from error
+        raise

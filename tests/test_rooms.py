@@ -16,7 +16,9 @@ OURS = {
 FLOORS = (
     {"run"},
     {"checks", "progress", "regrade"},
-    {"rows", "settings"},
+    {"settings"},
+    {"export"},
+    {"rows"},
     {"report", "journal"},
     {"swarm"},
     {"judge", "policy"},
