@@ -68,6 +68,8 @@ def test_a_dry_run_is_two_noise_runs_of_the_toy_tasks_in_a_folder_of_its_own():
         ["--temperature", "-1"],
         ["--temperature", "nan"],
         ["--judge-workers", "0"],
+        ["--export", "parquet"],
+        ["--require-extra"],
         ["--noise-runs", "-1"],
         ["--dry"],
         ["--seed", "-1"],
