@@ -29,33 +29,49 @@ import errno
 import fcntl
 import json
 import os
-import sys
+import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
-from judge import Failure, Judgement
-from policy import Message, Reply
-from swarm import Key, Record, Rollout, TaskFacts, text_hash
-
-if TYPE_CHECKING:
-    pass
+from agree import clip, other_settings, other_task
+from lines import DAMAGE, REPLY, ROLLOUT, as_read, encode, key_of, record_of, rollout_of
+from policy import Message
+from swarm import Key, Record, Rollout, TaskFacts, derive_seed
 
 NAME = "rollouts.jsonl"
 FORMAT = 1
 SYNC_SECONDS = 5.0
-
-ABSENT = "(not there)"
-REPLY = b'{"kind": "reply", '  # as encode writes it
-DAMAGE = (ValueError, KeyError, TypeError, AttributeError)  # what reading a damaged line raises
+COMPACT_BYTES, COMPACT_SHARE = 1 << 20, 0.1  # outdated lines that are worth a new file
 
 
 class JournalError(Exception):
     """The journal cannot be used as asked; its text is one line for the user."""
+
+
+def check_folder(folder: Path, outputs: Sequence[str]) -> None:
+    """Refuse a folder in which a run could not be saved, before anything is spent.
+
+    Raises JournalError: it is a file or cannot be written, or it is not ours, since it holds one
+    of `outputs`, the files that a run writes beside its journal, and no journal.
+    """
+    path = folder / NAME
+    with told(path):
+        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", str(there))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, "no right to write there", str(there))
+        foreign = [name for name in outputs if (folder / name).exists()]
+        if foreign and not path.exists():
+            raise JournalError(
+                f"{folder} holds {' and '.join(foreign)} and not the {NAME} of a run: nothing of "
+                "it is overwritten; use --out for another folder"
+            )
 
 
 class Journal:
@@ -89,6 +105,8 @@ class Journal:
         self._waiting_at: dict[Key, int] = {}  # the same for replies that are not judged
         self._task_at: dict[str, int] = {}
         self._end = 0  # offset behind the last whole line
+        self._outdated = 0  # bytes of replies that were judged later on
+        self._seeds_tell: bool | None = None  # see _check_seed; None before the first rollout
         self._torn = False  # whether a failed write may have left something there
         self._past_seconds = self._started = self._last = 0.0
 
@@ -115,6 +133,7 @@ class Journal:
                 journal._open_file(os.O_RDWR | os.O_APPEND | os.O_CREAT)
                 journal._replay()
                 journal._mend()
+                journal._compact()
             journal._begin(settings)
         except BaseException:
             journal.close()
@@ -167,6 +186,11 @@ class Journal:
         return sum(len(records) for records in self.records.values())
 
     @property
+    def waiting(self) -> int:
+        """How many replies it holds that wait for the judge."""
+        return len(self._waiting_at)
+
+    @property
     def wall_seconds(self) -> float:
         """Time spent over all sittings, each from its start to its last line."""
         return self._past_seconds + self._last - self._started
@@ -174,7 +198,7 @@ class Journal:
     def get(self, key: Key) -> Rollout | None:
         """The whole rollout, judged or not, read back from the file; None when not there."""
         offset = self.offset_of(key)
-        return None if offset is None else _rollout(self._line(offset))
+        return None if offset is None else rollout_of(self._line(offset))
 
     def fresh_messages(self, task_id: str) -> list[Message]:
         """The fresh prompt of a task, read back from the file; KeyError for an unknown task."""
@@ -207,7 +231,9 @@ class Journal:
         if saved == facts:
             return
         if saved is not None:
-            compare_task(self.path, saved, facts.cases_hash, facts.messages_hash)
+            refusal = other_task(self.path, saved, facts.cases_hash, facts.messages_hash)
+            if refusal:
+                raise JournalError(refusal)
         self._add("task", facts=asdict(facts), messages=messages)
 
     def add_check(self, kind: str, task: str, program_hash: int, passed: int, total: int) -> None:
@@ -216,7 +242,7 @@ class Journal:
 
     def add_load(self, load: dict[str, Any]) -> None:
         """Save what was read and dropped, JSON-ready, unless the last such line says the same."""
-        if _as_read(load) != self.load:
+        if as_read(load) != self.load:
             self._add("load", load=load)
 
     # Below: the file.
@@ -260,10 +286,13 @@ class Journal:
                 self._end += len(line)
         for offset in self._waiting_at.values():
             try:
-                _rollout(self._line(offset))
+                line = self._raw_line(offset)
+                self._outdated -= len(line)
+                fields = json.loads(line)
+                rollout_of(fields)
+                self._check_seed(fields, offset)
             except DAMAGE as error:
-                before = (number for number, (at, _) in enumerate(self.lines(), 1) if at == offset)
-                raise self._damaged(next(before), error) from error
+                raise self._damaged(self._number_of(offset), error) from error
 
     def _replay_line(self, line: bytes, number: int) -> None:
         if number > 1 and line.startswith(REPLY) and line.endswith(b"\n"):
@@ -271,16 +300,47 @@ class Journal:
             # the time for nothing. A quote within a string is escaped, so this finds the field.
             identity, _, _ = line.partition(b', "seed": ')
             self._waiting_at[key_of(json.loads(identity + b"}"))] = self._end
+            self._outdated += len(line)
             return
         fields = json.loads(line.decode())
         if (fields["kind"] == "header") != (number == 1):
             raise ValueError("the header is the first line and only that")
+        if "particle" in fields:
+            self._check_seed(fields, self._end)
         self._take_in(fields, self._end)
 
+    def _check_seed(self, fields: dict[str, Any], offset: int) -> None:
+        """Refuse a rollout of another run, whose lines were put into this file.
+
+        Its seed tells. Where the first rollout's does not either, all were derived in another
+        way, by another version.
+        """
+        run_seed = self.settings.get("seed")
+        if run_seed is None or self._seeds_tell is False:
+            return
+        fits = fields["seed"] == derive_seed(run_seed, key_of(fields))
+        if self._seeds_tell is None:
+            self._seeds_tell = fits
+        elif not fits:
+            line = self._number_of(offset)
+            raise JournalError(
+                f"{self.path}, line {line} is a rollout of another run: its seed does not come "
+                f"from this run's --seed {run_seed}; take the lines of the other run out again"
+            )
+
     def _damaged(self, number: int, error: Exception) -> JournalError:
+        if number == 1:
+            return JournalError(
+                f"{self.path} does not begin with the settings of a run ({clip(error)}): it is "
+                "another file, or its first line was lost and has to come from a copy; nothing of "
+                "it is changed; --out takes another folder, and a run with --overwrite sets the "
+                "file aside"
+            )
+        drop = f"sed -i.bak {number}d {shlex.quote(str(self.path))}"
         return JournalError(
-            f"{self.path}, line {number} is damaged ({type(error).__name__}: {_clip(error)}), and "
-            "not by a run that was cut off: mend or delete that line, or use --overwrite"
+            f"{self.path}, line {number} is damaged ({type(error).__name__}: {clip(error)}), and "
+            f"not by a run that was cut off: mend that line, or leave it out ({drop}) and what it "
+            "held is made again"
         )
 
     def _mend(self) -> None:
@@ -291,9 +351,48 @@ class Journal:
             os.write(self._fd, b"\n")
             self._end += 1
 
+    def _compact(self) -> None:
+        """Leave out the replies that were judged further on, where they are much of the file.
+
+        The new file is written beside the old one and takes its place when it is whole. A disk
+        that has no room for it keeps the old one.
+        """
+        if self._outdated < max(COMPACT_BYTES, self._end * COMPACT_SHARE):
+            return
+        new = self.path.with_suffix(".new")
+        kept = {*self._waiting_at.values(), *self._rollout_at.values()}
+        moved: dict[int, int] = {}
+        try:
+            with new.open("wb") as out:
+                for offset, line in self.lines():
+                    if line.startswith((REPLY, ROLLOUT)) and offset not in kept:
+                        continue
+                    moved[offset] = out.tell()
+                    out.write(line)
+                end = out.tell()
+                out.flush()
+                os.fsync(out.fileno())
+            new.replace(self.path)
+        except BaseException as error:
+            with suppress(OSError):
+                new.unlink()
+            if not isinstance(error, OSError):
+                raise
+            return
+        _sync_folder(self.path.parent)
+        os.close(self._fd)
+        self._fd = -1
+        self._open_file(os.O_RDWR | os.O_APPEND)
+        for places in (self._rollout_at, self._waiting_at):
+            places.update((key, moved[offset]) for key, offset in places.items())
+        self._task_at = {task: moved[offset] for task, offset in self._task_at.items()}
+        self._end, self._outdated = end, 0
+
     def _begin(self, settings: dict[str, Any]) -> None:
         if self._end:
-            _compare(self.path, self.settings, _as_read(settings))
+            refusal = other_settings(self.path, self.settings, as_read(settings))
+            if refusal:
+                raise JournalError(refusal)
         else:
             self._add("header", format=FORMAT, settings=settings)
             with told(self.path):
@@ -347,10 +446,16 @@ class Journal:
         return self._rollout_at.get(key, self._waiting_at.get(key))
 
     def _line(self, offset: int) -> dict[str, Any]:
+        fields: dict[str, Any] = json.loads(self._raw_line(offset))
+        return fields
+
+    def _raw_line(self, offset: int) -> bytes:
         with open(self._fd, "rb", closefd=False) as file:
             file.seek(offset)
-            fields: dict[str, Any] = json.loads(file.readline())
-        return fields
+            return file.readline()
+
+    def _number_of(self, offset: int) -> int:
+        return next(number for number, (at, _) in enumerate(self.lines(), 1) if at == offset)
 
     # Below: what is held in memory.
 
@@ -361,7 +466,7 @@ class Journal:
             return
         self._take_in_time(fields["at"], kind == "sitting")
         if kind == "rollout":
-            self._take_in_record(_record(fields), offset)
+            self._take_in_record(record_of(fields), offset)
         elif kind == "reply":
             self._waiting_at[key_of(fields)] = offset
         elif kind == "task":
@@ -398,102 +503,6 @@ class Journal:
         self.records.setdefault((arm, task), {})[round_, particle] = record
 
 
-def key_of(fields: dict[str, Any]) -> Key:
-    arm, task = sys.intern(fields["arm"]), sys.intern(fields["task"])
-    return Key(arm, task, fields["round"], fields["particle"])
-
-
-def _record(fields: dict[str, Any]) -> Record:
-    """Record.of(_rollout(fields)), without the detour, which takes a third of a replay."""
-    reply, program, judgement = fields["reply"], fields["program"], fields["judgement"]
-    return Record(
-        key=key_of(fields),
-        verdict=sys.intern(judgement["verdict"]),
-        visible_passed=judgement["visible_passed"],
-        visible_total=judgement["visible_total"],
-        finish_reason=sys.intern(reply["finish_reason"]),
-        outcome=reply["outcome"] and sys.intern(reply["outcome"]),
-        prompt_tokens=reply["prompt_tokens"],
-        completion_tokens=reply["completion_tokens"],
-        reasoning_tokens=reply["reasoning_tokens"],
-        reply_hash=text_hash(reply["text"]),
-        program_hash=0 if program is None else text_hash(program),
-        sample_seconds=reply["seconds"],
-        judge_seconds=judgement["cpu_seconds"],
-    )
-
-
-def _rollout(fields: dict[str, Any]) -> Rollout:
-    judgement = fields["judgement"]
-    if judgement is not None:
-        failure = judgement["first_failure"]
-        failure = None if failure is None else Failure(**failure)
-        judgement = Judgement(**{**judgement, "first_failure": failure})
-    return Rollout(
-        key=key_of(fields),
-        seed=fields["seed"],
-        messages_hash=fields["messages_hash"],
-        reply=Reply(**fields["reply"]),
-        program=fields["program"],
-        judgement=judgement,
-    )
-
-
-def _compare(path: Path, saved: dict[str, Any], now: dict[str, Any]) -> None:
-    old, new = dict(_flat(saved)), dict(_flat(now))
-    names = [name for name in {**old, **new} if old.get(name, ABSENT) != new.get(name, ABSENT)]
-    if names:
-        changes = ", ".join(
-            f"{name} {_clip(old.get(name, ABSENT))} -> {_clip(new.get(name, ABSENT))}"
-            for name in names
-        )
-        raise JournalError(
-            f"{path} was written with other settings: {changes}; run with the old ones, use "
-            "--out for another folder, or --overwrite to begin anew"
-        )
-
-
-def compare_task(path: Path, saved: TaskFacts, cases_hash: str, messages_hash: str) -> None:
-    changed = [
-        what
-        for what, differs in (
-            ("its cases", saved.cases_hash != cases_hash),
-            ("its prompt", saved.messages_hash != messages_hash),
-        )
-        if differs
-    ]
-    if changed:
-        raise JournalError(
-            f"{path} has rollouts of {saved.id}, but {' and '.join(changed)} changed since: use "
-            "the tasks and prompts of that run, --out for another folder, or --overwrite to "
-            "begin anew"
-        )
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names and plain values of nested dicts."""
-    if not isinstance(value, dict):
-        yield name, value
-        return
-    for key, inner in value.items():
-        yield from _flat(inner, f"{name}.{key}" if name else key)
-
-
-def _clip(value: object, width: int = 60) -> str:
-    text = " ".join(str(value).split())
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def _as_read(value: Any) -> Any:
-    """A value as it comes back from a line: its tuples are lists."""
-    return json.loads(json.dumps(value))
-
-
-def encode(fields: dict[str, Any]) -> bytes:
-    # In ASCII: a reply can hold half a surrogate pair, which has no UTF-8.
-    return json.dumps(fields).encode("ascii") + b"\n"
-
-
 def _write_all(fd: int, data: bytes) -> None:
     while data:
         data = data[os.write(fd, data) :]
@@ -518,4 +527,6 @@ def told(path: Path) -> Iterator[None]:
             advice = (
                 "what was saved before is whole: free some space and run the same command again"
             )
+        elif error.errno in (errno.EMFILE, errno.ENFILE):
+            advice = "too few file descriptors: raise the limit (ulimit -n) or lower --concurrency"
         raise JournalError(f"cannot use {path}: {error.strerror}; {advice}") from error

@@ -300,7 +300,10 @@ class Judge:
 
 def default_workers(limits: Limits) -> int:
     """One worker a core, but no more than fit into the machine's memory at their worst."""
-    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    cores = os.cpu_count() or 1
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # some sandboxes refuse the call
+            cores = len(os.sched_getaffinity(0))
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
     return max(1, min(cores, memory // (limits.memory_mb + 3 * limits.output_mb)))
 

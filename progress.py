@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tqdm import tqdm
 
@@ -22,13 +23,79 @@ if TYPE_CHECKING:
 tqdm.set_lock(threading.RLock())  # its default is for processes, and can start one
 
 
+class Stderr:
+    """sys.stderr as tqdm and say() use it: one that is closed, or full, or whose reader has left,
+    costs the lines and not the run."""
+
+    encoding = "utf-8"
+
+    def write(self, text: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if sys.stderr is not None:
+                encoding = sys.stderr.encoding or "ascii"  # the bar's blocks become ?
+                sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            if sys.stderr is not None:
+                sys.stderr.flush()
+
+    def fileno(self) -> int:
+        return 2
+
+    def isatty(self) -> bool:
+        return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+
+
+STDERR = Stderr()
+
+
 def say(text: str) -> None:
     """A line for the user, beside the report: it does not break the progress bar."""
-    tqdm.write(text, file=sys.stderr)
+    tqdm.write(text, file=STDERR)
+    STDERR.flush()
+
+
+def bar(total: int, unit: str, saved: int = 0) -> tqdm[NoReturn]:
+    """A bar on a terminal, else nothing."""
+    return tqdm(
+        total=total,
+        initial=saved,
+        unit=f" {unit}",
+        smoothing=0.05,
+        dynamic_ncols=True,
+        file=STDERR,
+        disable=not STDERR.isatty(),
+    )
+
+
+class Facts:
+    """Lines below a bar, each as long as the terminal is wide at most."""
+
+    def __init__(self, lines: int) -> None:
+        self._lines = [
+            tqdm(
+                position=1 + number,
+                bar_format="{desc}",
+                dynamic_ncols=True,
+                leave=False,
+                file=STDERR,
+                disable=not STDERR.isatty(),
+            )
+            for number in range(lines)
+        ]
+
+    def show(self, *texts: str) -> None:
+        for line, text in zip(self._lines, texts, strict=True):
+            line.set_description_str(text)
+
+    def close(self) -> None:
+        for line in reversed(self._lines):
+            line.close()
 
 
 class Progress:
-    """A bar on a terminal, elsewhere a plain line every minute."""
+    """A bar and two lines of facts on a terminal, elsewhere a plain line every minute."""
 
     def __init__(
         self, planned: int, saved: int, policy: Endpoint | ScriptedPolicy, group: int = 8
@@ -37,14 +104,17 @@ class Progress:
         self.rescued: Counter[str] = Counter()
         self.done = self.truncated = self.tokens = 0
         self.started = self.last_line = time.monotonic()
-        self.terminal = sys.stderr.isatty()
-        self.bar = tqdm(total=planned, initial=saved, unit=" rollouts", smoothing=0.05,
-                        dynamic_ncols=True, disable=not self.terminal)  # fmt: skip
+        self.terminal = STDERR.isatty()
+        self.bar, self.facts = bar(planned, "rollouts", saved), Facts(2)
         self.total, self.saved = planned, saved
         self._rescued_tasks: set[tuple[str, str]] = set()
         self._groups: dict[str, list[int]] = {}  # reply hashes of the base groups under way
         self._complete = self._repetitive = 0
         self._warned = isinstance(policy, ScriptedPolicy)  # written replies repeat themselves
+
+    def close(self) -> None:
+        self.facts.close()
+        self.bar.close()
 
     def skip(self, count: int) -> None:
         """`count` planned rollouts are not needed."""
@@ -61,16 +131,16 @@ class Progress:
             self.rescued[record.key.arm] += 1
         if record.key.arm == "base" and record.outcome is None:
             self._look_for_copies(record)
-        self.bar.update()
+        shown = self.bar.update()
         now = time.monotonic()
-        if self.terminal:
-            self.bar.set_postfix_str(self.state(now), refresh=False)
-        elif now - self.last_line >= 60:
+        if shown:
+            self.facts.show(self.rescues(), self.state(now))
+        elif not self.terminal and now - self.last_line >= 60:
             self.last_line = now
             left = (self.total - self.saved - self.done) * (now - self.started) / self.done
             say(
-                f"{self.saved + self.done} of at most {self.total} rollouts, {self.state(now)}, "
-                f"about {left / 60:.0f} min left"
+                f"{self.saved + self.done} of at most {self.total} rollouts, {self.rescues()}, "
+                f"{self.state(now)}, about {left / 60:.0f} min left"
             )
 
     def _look_for_copies(self, record: Record) -> None:
@@ -88,11 +158,19 @@ class Progress:
                 "the replies differ: does the server cache, or ignore seeds or the temperature?"
             )
 
+    def rescues(self) -> str:
+        """Rescued tasks of each arm; those of the repeats side by side, which keeps it short."""
+        arms = [arm for arm in self.rescued if not arm.startswith("noise-")]
+        counts = [f"{arm} {self.rescued[arm]}" for arm in sorted(arms)]
+        noise = sorted((int(arm[6:]), n) for arm, n in self.rescued.items() if arm not in arms)
+        if noise:
+            counts.append("noise " + "/".join(str(count) for _, count in noise))
+        return f"rescues: {' '.join(counts) or 'none yet'}"
+
     def state(self, now: float) -> str:
         rate = self.tokens / max(now - self.started, 1e-3)
-        rescues = " ".join(f"{arm} {count}" for arm, count in sorted(self.rescued.items()))
         return (
-            f"rescues: {rescues or 'none yet'}, {rate:.0f} tokens/s, "
+            f"{rate:.0f} tokens/s, "
             f"{self.truncated / self.done:.0%} truncated, "
             f"{self.policy.in_flight} in flight, {self.policy.retries} retries"
         )

@@ -11,7 +11,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from journal import FORMAT, Journal, JournalError, compare_task, encode, key_of, told
+from agree import other_task
+from journal import FORMAT, Journal, JournalError, told
+from lines import encode, key_of
 
 if TYPE_CHECKING:
     from data import Task
@@ -84,7 +86,9 @@ def _check_tasks(journal: Journal, tasks: Mapping[str, Task]) -> None:
                 "regrade with the --tasks, --splits and --limit of the run"
             )
         saved = journal.facts[task_id]
-        compare_task(journal.path, saved, tasks[task_id].cases_hash, saved.messages_hash)
+        now = tasks[task_id].cases_hash
+        if refusal := other_task(journal.path, saved, now, saved.messages_hash):
+            raise JournalError(refusal)
 
 
 async def _judge_again(

@@ -12,6 +12,16 @@ it stopped.
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    import signal
+    import sys
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # While modules are imported there is nothing to save: Ctrl-C ends it without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.flags.safe_path:  # python -P leaves out the folder of the script
+        sys.path.insert(0, __file__.rpartition("/")[0] or ".")
+
 import asyncio
 import contextlib
 import os
@@ -19,31 +29,40 @@ import platform
 import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 import report
 from checks import calibrate, judge_extra
 from data import DataError, Loaded
+from descriptors import A_WORKER, SPARE, raise_limit
 from export import Export, write_exports
-from journal import Journal, JournalError
+from journal import Journal, JournalError, check_folder
 from judge import Judge, JudgeFault, SandboxError
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
 from policy.key import find_key
 from policy.scripted import Scripted, ScriptedPolicy
-from progress import Progress, plan_line, say
+from progress import Progress, bar, plan_line, say
+from publish import OUTPUTS, publish, settle
 from regrade import regrade
-from rows import rescued_rows
-from settings import PYTHON, SAVED, Config, parse, read_tasks, saved_config, shaping_settings
+from settings import (
+    CALIBRATE,
+    PYTHON,
+    RECIPE_VERSION,
+    REGRADE,
+    REUSE,
+    Config,
+    parse,
+    place_of,
+    read_tasks,
+    saved_config,
+    shaping_settings,
+)
+from stopping import LeavingJudge, stopping_on_signals
 from swarm import (
-    BASE,
-    START,
-    TOPOLOGIES,
     Prompts,
     SearchError,
     Swarm,
@@ -107,20 +126,19 @@ def environment(sandbox_line: str, endpoint_line: str) -> dict[str, Any]:
 # --- phases -----------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def open_policy(config: Config) -> AsyncIterator[Endpoint | ScriptedPolicy]:
-    """The probed endpoint, or the scripted policy of the dry run."""
+def make_policy(config: Config) -> Endpoint | ScriptedPolicy:
+    """The endpoint, its address and key looked at, or the scripted policy of the dry run."""
     if config.dry_run:
         from toy import replies
 
         written = {title: [Scripted(*row) for row in rows] for title, rows in replies().items()}
-        yield ScriptedPolicy(written)
-        return
-    from policy.endpoint import Endpoint  # slow to import: --reuse and the dry run do without
+        return ScriptedPolicy(written)
+    key = find_key(config.base_url)  # before what is slow to import
+    from policy.endpoint import Endpoint  # --reuse and the dry run do without
 
-    endpoint = Endpoint(
+    return Endpoint(
         config.base_url,
-        find_key(config.base_url),
+        key,
         config.model,
         Sampling(config.temperature, config.max_tokens, config.thinking),
         concurrency=config.concurrency,
@@ -128,16 +146,23 @@ async def open_policy(config: Config) -> AsyncIterator[Endpoint | ScriptedPolicy
         max_total_tokens=config.max_total_tokens,
         notify=say,
     )
-    async with endpoint:
-        await endpoint.probe()
-        yield endpoint
 
 
-async def open_judge(config: Config, stack: contextlib.AsyncExitStack) -> tuple[Judge, str]:
+@contextlib.asynccontextmanager
+async def probed(policy: Endpoint | ScriptedPolicy) -> AsyncIterator[Endpoint | ScriptedPolicy]:
+    """The policy, ready to be sampled."""
+    if isinstance(policy, ScriptedPolicy):
+        yield policy
+        return
+    async with policy:
+        await policy.probe()
+        yield policy
+
+
+async def open_judge(config: Config, stack: contextlib.AsyncExitStack) -> tuple[LeavingJudge, str]:
     """A judge that has attacked itself, and the line that says what holds."""
-    judge = await stack.enter_async_context(
-        Judge(config.judge_workers, config.limits, sandbox=config.sandbox)
-    )
+    judge = LeavingJudge(config.judge_workers, config.limits, sandbox=config.sandbox)
+    await stack.enter_async_context(judge)
     found = await asyncio.to_thread(judge.self_check)
     say(found.line)
     if found.missing and config.sandbox and not config.dry_run:
@@ -148,86 +173,88 @@ async def open_judge(config: Config, stack: contextlib.AsyncExitStack) -> tuple[
     return judge, found.line
 
 
-@contextlib.contextmanager
-def stopping_on_signals(policy: Endpoint | ScriptedPolicy) -> Iterator[None]:
-    """Ctrl-C (or SIGTERM) starts no new request; a second one leaves at once.
-
-    Leaving at once is safe: a saved line is written whole.
-    """
-    loop = asyncio.get_running_loop()
-    asked = False
-
-    def on_signal() -> None:
-        nonlocal asked
-        if asked:
-            os._exit(130)
-        asked = True
-        policy.stop()
-        say("stopping: no new request; waiting for those in flight (again to leave at once)")
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, on_signal)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-
-
-async def sample(config: Config, loaded: Loaded) -> None:
+async def sample(config: Config, policy: Endpoint | ScriptedPolicy, loaded: Loaded) -> None:
     """Everything that makes requests, then the checks and the report."""
     prompts = Prompts(PROMPTS, no_comments=config.no_comments)
     async with contextlib.AsyncExitStack() as stack:
         judge, sandbox_line = await open_judge(config, stack)
-        policy = await stack.enter_async_context(open_policy(config))
+        await stack.enter_async_context(probed(policy))
         say(policy.line)
         settings = shaping_settings(config, loaded, prompts, policy.sent)
         journal = stack.enter_context(
             Journal.open(config.folder, settings, overwrite=config.overwrite)
         )
-        if journal.moved:
-            say(f"the run that was there is set aside as {journal.moved}")
-        for task in loaded.tasks:
-            messages = prompts.fresh(task)
-            journal.add_task(TaskFacts.of(task, messages), messages)
-        journal.add_load(
-            {
-                "source": loaded.source,
-                "read": loaded.read,
-                "kept": len(loaded.tasks),
-                "dropped": loaded.dropped,
-                "config": config.saved,
-                "environment": environment(sandbox_line, policy.line),
-            }
-        )
-        planned, line = plan_line(loaded.tasks, prompts, config)
-        say(line)
-        # A budget is for the whole run: what earlier sittings spent counts.
-        policy.tokens_used += sum(
-            (record.prompt_tokens or 0) + (record.completion_tokens or 0)
-            for records in journal.records.values()
-            for record in records.values()
-        )
-        progress = Progress(planned, journal.saved, policy, config.group)
-        swarm = Swarm(
-            policy,
-            judge,
-            journal,
-            prompts,
-            config.seed,
-            config.shape,
-            progress.add,
-            progress.skip,
-        )
+        begin(config, journal, loaded, prompts, environment(sandbox_line, policy.line))
         try:
-            with stopping_on_signals(policy):
-                await swarm.run(loaded.tasks, config.all_arms, config.band)
-        except BaseException:
-            progress.bar.close()
-            say(f"{journal.saved:,} rollouts are saved in {journal.path}; to go on: {command()}")
+            await search(config, journal, loaded, prompts, policy, judge)
+            await finish(config, journal, judge, config)
+        except BaseException as error:
+            waiting = f", and {journal.waiting:,} replies for the judge" if journal.waiting else ""
+            say(f"{journal.saved:,} rollouts are saved in {journal.path}{waiting}")
+            say(f"to go on: {to_go_on(config, error, judge.workers)}")
             raise
-        progress.bar.close()
-        await finish(config, journal, judge, config)
+
+
+def begin(
+    config: Config, journal: Journal, loaded: Loaded, prompts: Prompts, environment: dict[str, Any]
+) -> None:
+    """Save what the run is, and refuse tasks that are not those of a run that goes on."""
+    if journal.moved:
+        say(f"the run that was there is set aside as {journal.moved}")
+    if journal.facts and not any(task.id in journal.facts for task in loaded.tasks):
+        raise JournalError(
+            f"{journal.path} has rollouts of other tasks, such as {next(iter(journal.facts))}, "
+            f"and {loaded.source} has {loaded.tasks[0].id}: the ids begin with the file's name; "
+            "use the tasks of that run, --out for another folder, or --overwrite to begin anew"
+        )
+    for task in loaded.tasks:
+        messages = prompts.fresh(task)
+        journal.add_task(TaskFacts.of(task, messages), messages)
+    journal.add_load(
+        {
+            "source": loaded.source,
+            "read": loaded.read,
+            "kept": len(loaded.tasks),
+            "dropped": loaded.dropped,
+            "config": {**config.saved, "tasks": place_of(config, loaded)},
+            "environment": environment,
+        }
+    )
+
+
+async def search(
+    config: Config,
+    journal: Journal,
+    loaded: Loaded,
+    prompts: Prompts,
+    policy: Endpoint | ScriptedPolicy,
+    judge: LeavingJudge,
+) -> None:
+    """The base groups and the arms, with a bar."""
+    planned, line = plan_line(loaded.tasks, prompts, config)
+    say(line)
+    # A budget is for the whole run: what earlier sittings spent counts.
+    policy.tokens_used += sum(
+        (record.prompt_tokens or 0) + (record.completion_tokens or 0)
+        for records in journal.records.values()
+        for record in records.values()
+    )
+    progress = Progress(planned, journal.saved, policy, config.group)
+    swarm = Swarm(
+        policy,
+        judge,
+        journal,
+        prompts,
+        config.seed,
+        config.shape,
+        progress.add,
+        progress.skip,
+    )
+    try:
+        with stopping_on_signals(policy, judge, say):
+            await swarm.run(loaded.tasks, config.all_arms, config.band)
+    finally:
+        progress.close()
 
 
 async def judge_again(asked: Config) -> None:
@@ -262,10 +289,10 @@ async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_li
     """Today's judge and limits take the place of those of the run."""
     tasks = {task.id: task for task in read_tasks(config, ids=journal.facts).tasks}
     today = {"limits": asdict(config.limits), "sandbox": config.sandbox}
-    say(f"judging the programs of {journal.saved:,} rollouts again")
-    settings = {**journal.settings, **today, "python": PYTHON}
-    with tqdm(total=journal.saved, unit=" programs", disable=not sys.stderr.isatty()) as bar:
-        graded = await regrade(journal, judge, tasks, settings, bar.update)
+    say(f"judging the programs of {journal.saved + journal.waiting:,} rollouts again")
+    settings = {**journal.settings, **today, "recipe": RECIPE_VERSION, "python": PYTHON}
+    with bar(journal.saved + journal.waiting, "programs") as shown:
+        graded = await regrade(journal, judge, tasks, settings, shown.update)
     load = journal.load or {}
     python = platform.python_version()
     environment = {**load["environment"], "sandbox": sandbox_line, "python": python}
@@ -279,68 +306,30 @@ async def finish(config: Config, journal: Journal, judge: Judge, asked: Config) 
     await judge_extra(config, journal, judge)
     if config.calibrate:
         await calibrate(config, journal, judge)
-    write_report(journal, asked)
+    publish(journal, asked)
     export_rows(asked, journal)
 
 
-# --- report -----------------------------------------------------------------------------------
+def to_go_on(config: Config, error: BaseException, workers: int) -> str:
+    """The command line that goes on with a run that `error` ended.
 
-
-def write_report(journal: Journal, asked: Config) -> None:
-    """results.json, rescued.jsonl and the terminal report, all from the journal alone."""
-    config = saved_config(journal, asked)
-    rows = list(rescued_rows(journal))
-    report.write_lines(rows, journal.path.parent / "rescued.jsonl")
-    load = journal.load or {}
-    arms, noise_runs = runs_shown(config, journal, asked)
-    results = report.build(
-        facts=journal.facts,
-        records=journal.records,
-        checks=journal.checks,
-        load={name: load.get(name) for name in ("source", "read", "kept", "dropped")},
-        settings={
-            "policy": "scripted" if config.dry_run else "endpoint",
-            **{name: value for name, value in load["config"].items() if name != "out"},
-            "band": config.band,
-            **journal.settings,
-        },
-        environment=load["environment"],
-        arms=arms,
-        noise_runs=noise_runs,
-        band=config.band,
-        times={"wall_seconds": journal.wall_seconds, "out": str(journal.path.parent)},
-        seed=config.seed,
-        rescued_rows=rows,
-    )
-    report.write(results, journal.path.parent / "results.json")
-    text = report.render(results, colour=report.wants_colour(sys.stdout))
-    encoding = sys.stdout.encoding or "ascii"  # bars become ? on a terminal without Unicode
-    print(text.encode(encoding, "replace").decode(encoding))
-
-
-def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[str], int]:
-    """The arms of the report and its number of noise runs: what is saved, or what is asked for.
-
-    Raises JournalError when an arm that is asked for is not saved.
+    Not the one that was given where that would end again, or set aside what is there now.
     """
-    present = {arm for arm, _ in journal.records} - {BASE, START}
-    noise = {int(arm[6:]) for arm in present if arm.startswith("noise-")}
-    arms = {*present, *config.arms}
-    if asked.mode in SAVED:
-        if "noise_runs" in asked.given:
-            noise = set(range(1, asked.noise_runs + 1))
-        if "arms" in asked.given:
-            arms = set(asked.arms)
-            noise = noise if "resample" in arms else set()
-        wanted = {*(arms if "arms" in asked.given else ()), *(f"noise-{n}" for n in noise)}
-        if wanted - present:
-            raise JournalError(
-                f"no rollouts of {', '.join(sorted(wanted - present))} are saved in "
-                f"{journal.path}; of these there are some: {', '.join(sorted(present)) or 'none'}"
-            )
-    else:
-        noise |= {config.noise_runs}
-    return [arm for arm in TOPOLOGIES if arm in arms], max(noise, default=0)
+    words = [word for word in sys.orig_argv if word != "--overwrite"]
+    if isinstance(error, BudgetSpent) and config.max_total_tokens:
+        words = _with_flag(words, "--max-total-tokens", 2 * config.max_total_tokens)
+    if isinstance(error, JudgeFault) and workers > 1:
+        words = _with_flag(words, "--judge-workers", 1)  # memory or processes may be short
+    return shlex.join(words)
+
+
+def _with_flag(words: Sequence[str], option: str, value: int) -> list[str]:
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if option not in (word, before) and not word.startswith(option + "=")
+    ]
+    return [*kept, option, str(value)]
 
 
 def export_rows(asked: Config, journal: Journal) -> None:
@@ -358,30 +347,31 @@ def export_rows(asked: Config, journal: Journal) -> None:
         say(f"exported {count:,} rows: {kind}, in {journal.path.parent / 'export'}")
 
 
-def command() -> str:
-    """The command line that runs this again."""
-    return shlex.join(["python", *sys.argv])
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 an error of the user's or the endpoint's, 130 interrupted."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config = parse(argv)
     try:
-        if config.regrade or (config.reuse and config.calibrate):
+        if config.mode in (CALIBRATE, REGRADE):
             asyncio.run(judge_again(config))
-        elif config.reuse:
+        elif config.mode == REUSE:
             with Journal.read(config.folder) as journal:
-                write_report(journal, config)
+                publish(journal, config)
                 export_rows(config, journal)
         else:
+            # What can be said at once is said before the tasks are downloaded.
+            allow_descriptors(config)
+            check_folder(config.folder, OUTPUTS)
+            policy = make_policy(config)
             loaded = read_tasks(config)
             say(loaded.line)
-            asyncio.run(sample(config, loaded))
+            asyncio.run(sample(config, policy, loaded))
     except (Stopped, BudgetSpent) as error:
         say(f"stopped: {error}")
         return 130
     except KeyboardInterrupt:
-        say(f"stopped; to go on: {command()}")
+        say("stopped")
         return 130
     except USER_ERRORS as error:
         say(f"error: {error}")
@@ -389,5 +379,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def allow_descriptors(config: Config) -> None:
+    """Raise the limit of file descriptors to what the run needs; PolicyError when it cannot."""
+    workers = config.judge_workers or os.cpu_count() or 1
+    requests = 0 if config.dry_run else config.concurrency
+    needed = requests + A_WORKER * workers + SPARE
+    allowed = raise_limit(needed)
+    if allowed < needed - SPARE // 2:
+        raise PolicyError(
+            f"{requests} requests in flight need {needed} file descriptors and this system allows "
+            f"{allowed}: use --concurrency {max(1, allowed - needed + requests)}, or raise the "
+            "limit (ulimit -Hn)"
+        )
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        code = main()
+    finally:
+        settle(sys.stdout)
+        settle(sys.stderr)
+    sys.exit(code)

@@ -315,7 +315,7 @@ def shaping_settings(
     """What shapes a rollout or its verdict: a saved run goes on only when all of it is equal."""
     return {
         "recipe": RECIPE_VERSION,
-        "tasks": loaded.source,
+        "tasks": "files" if _local(loaded) else loaded.source,
         "cases": "visible: public + 8 generated; hidden: private + 32 generated",
         "sampling": sampling,
         "prompts": prompts.hashes,
@@ -326,6 +326,18 @@ def shaping_settings(
         "sandbox": config.sandbox,
         "python": PYTHON,
     }
+
+
+def _local(loaded: Loaded) -> bool:
+    return Path(loaded.source).is_absolute()
+
+
+def place_of(config: Config, loaded: Loaded) -> str | None:
+    """--tasks for a later --regrade, from whatever folder that is started.
+
+    Where files lie is no setting of the run: the cases of each task are compared.
+    """
+    return loaded.source if _local(loaded) else config.tasks
 
 
 def saved_config(journal: Journal, asked: Config) -> Config:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import httpx2  # the openai client's own HTTP library
 import openai
 
+from descriptors import exhausted
 from policy import EndpointRefused
 
 # What servers say of a prompt that does not fit: OpenAI, vLLM, SGLang, llama.cpp, LM Studio,
@@ -66,6 +67,11 @@ def explain(error: Exception, base_url: str, model: str | None) -> Exception:
     words = in_words(error)
     status = getattr(error, "status_code", None)
     in_body = status is None
+    if exhausted(error):
+        return EndpointRefused(
+            "too few file descriptors for the connections: lower --concurrency, or raise the "
+            f"limit (ulimit -n): {words}"
+        )
     if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
         return Retry(words)
     if status is None and error.code is not None and error.code.isdecimal():

@@ -23,11 +23,11 @@ def find_key(base_url: str) -> str:
         return _usable(os.environ.get("OPENAI_API_KEY", ""), "OPENAI_API_KEY") or "no-key"
     if key := _usable(os.environ.get("WHILEAI_API_KEY", ""), "WHILEAI_API_KEY"):
         return key
-    folder = Path(os.environ.get("WHILEAI_HOME") or Path.home() / ".whileai")
-    path = folder / "credentials.json"
     try:
+        folder = Path(os.environ.get("WHILEAI_HOME") or Path.home() / ".whileai")
+        path = folder / "credentials.json"
         key = _usable(str(json.loads(path.read_text("utf-8"))["api_key"] or ""), str(path))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last: no home
         key = ""
     if not key:
         raise EndpointRefused(

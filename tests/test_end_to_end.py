@@ -215,9 +215,14 @@ def test_control_c_saves_and_the_same_command_goes_on(server, undisturbed, tmp_p
     assert "Traceback" not in told
     rollouts = len(saved(out))
     assert 20 <= rollouts < len(saved(undisturbed))
-    assert f"{rollouts:,} rollouts are saved in {out}/rollouts.jsonl; to go on: python " in told
+    assert f"{rollouts:,} rollouts are saved in {out}/rollouts.jsonl" in told
+    assert f"to go on: {sys.executable} " in told
     assert " ".join([*SMALL, *server.flags]) in told
-    assert len(server.log()) - before == rollouts  # what was in flight was saved
+    # What was in flight was saved, judged or not.
+    paid = {line["seed"] for line in saved(out, "rollout", "reply")}
+    assert paid == {line["seed"] for line in server.log()[before:]}
+    if len(paid) > rollouts:
+        assert f", and {len(paid) - rollouts} replies for the judge" in told
 
     run(*SMALL, *server.flags, out=out)
     assert results(out) == results(undisturbed)

@@ -301,7 +301,7 @@ def test_a_damaged_line_stops_with_its_number(tmp_path, bad, last):
 
 def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     (tmp_path / "rollouts.jsonl").write_text('{"task": "x"}\n')
-    with pytest.raises(JournalError, match="line 1 is damaged"):
+    with pytest.raises(JournalError, match="does not begin with the settings of a run"):
         Journal.open(tmp_path, SETTINGS)
     (tmp_path / "rollouts.jsonl").write_text('{"kind": "header", "format": 9, "settings": {}}\n')
     with pytest.raises(JournalError, match="has format 9"):

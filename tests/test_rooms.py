@@ -15,16 +15,17 @@ OURS = {
 # Each room may import from those below it, and from none in its own line.
 FLOORS = (
     {"run"},
-    {"checks", "progress", "regrade"},
+    {"checks", "progress", "publish", "regrade", "stopping"},
     {"settings"},
     {"export"},
     {"rows"},
     {"report", "journal"},
+    {"agree", "lines"},
     {"swarm"},
     {"judge", "policy"},
     {"trial"},
     {"data"},
-    {"toy", "replies", "compare", "sandbox", "stats"},
+    {"toy", "replies", "compare", "sandbox", "stats", "descriptors"},
 )
 
 

@@ -1,0 +1,113 @@
+"""What a run leaves: results.json, rescued.jsonl and the report on the terminal.
+
+All of it comes from the journal, so that --reuse makes it again. The report is worth more than
+its files: it is shown also where they cannot be written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+from typing import TextIO
+
+import report
+from journal import Journal, JournalError
+from rows import rescued_rows
+from settings import SAVED, Config, saved_config
+from swarm import BASE, START, TOPOLOGIES
+
+OUTPUTS = ("results.json", "rescued.jsonl")  # beside the journal
+WIDTHS = 80, 100  # columns of a report
+
+
+def publish(journal: Journal, asked: Config) -> None:
+    """results.json, rescued.jsonl and the terminal report, all from the journal alone."""
+    config = saved_config(journal, asked)
+    rows = list(rescued_rows(journal))
+    load = journal.load or {}
+    arms, noise_runs = runs_shown(config, journal, asked)
+    results = report.build(
+        facts=journal.facts,
+        records=journal.records,
+        checks=journal.checks,
+        load={name: load.get(name) for name in ("source", "read", "kept", "dropped")},
+        settings={
+            "policy": "scripted" if config.dry_run else "endpoint",
+            **{name: value for name, value in load["config"].items() if name != "out"},
+            "band": config.band,
+            **journal.settings,
+        },
+        environment=load["environment"],
+        arms=arms,
+        noise_runs=noise_runs,
+        band=config.band,
+        times={"wall_seconds": journal.wall_seconds, "out": str(journal.path.parent)},
+        seed=config.seed,
+        rescued_rows=rows,
+    )
+    results_path, rows_path = (journal.path.parent / name for name in OUTPUTS)
+    problem: report.ReportError | None = None
+    try:
+        report.write(results, results_path)
+        report.write_lines(rows, rows_path)
+    except report.ReportError as error:
+        problem = error  # the report is worth more than its files: it is shown all the same
+    width = min(max(shutil.get_terminal_size((WIDTHS[1], 24)).columns, WIDTHS[0]), WIDTHS[1])
+    text = report.render(results, colour=report.wants_colour(sys.stdout), width=width)
+    if not problem:
+        text += f"\n\nFiles: {results_path}, {rows_path}, {journal.path}"
+    show(text)
+    if problem:
+        raise problem
+
+
+def show(text: str) -> None:
+    """Print the report; ReportError when it cannot be, and nothing when its reader has left."""
+    if sys.stdout is None:
+        return
+    encoding = sys.stdout.encoding or "ascii"  # bars become ? on a terminal without Unicode
+    try:
+        print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    except BrokenPipeError:
+        return
+    except (OSError, ValueError) as error:
+        raise report.ReportError(f"cannot print the report: {error}") from error
+
+
+def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[str], int]:
+    """The arms of the report and its number of noise runs: what is saved, or what is asked for.
+
+    Raises JournalError when an arm that is asked for is not saved.
+    """
+    present = {arm for arm, _ in journal.records} - {BASE, START}
+    noise = {int(arm[6:]) for arm in present if arm.startswith("noise-")}
+    arms = {*present, *config.arms}
+    if asked.mode in SAVED:
+        if "noise_runs" in asked.given:
+            noise = set(range(1, asked.noise_runs + 1))
+        if "arms" in asked.given:
+            arms = set(asked.arms)
+            noise = noise if "resample" in arms else set()
+        wanted = {*(arms if "arms" in asked.given else ()), *(f"noise-{n}" for n in noise)}
+        if wanted - present:
+            raise JournalError(
+                f"no rollouts of {', '.join(sorted(wanted - present))} are saved in "
+                f"{journal.path}; of these there are some: {', '.join(sorted(present)) or 'none'}"
+            )
+    else:
+        noise |= {config.noise_runs}
+    return [arm for arm in TOPOLOGIES if arm in arms], max(noise, default=0)
+
+
+def settle(stream: TextIO | None) -> None:
+    """Take from a stream that cannot be written what it still holds: the interpreter would try
+    again at its end, and complain."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
