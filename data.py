@@ -8,6 +8,7 @@ a few rows are decoded at a time, and only the cases that are kept become Python
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import toy
+from descriptors import exhausted
 
 DATASET = "deepmind/code_contests"
 REVISION = "802411c3010cb00d1b05bad57ca77365a3c699d6"
@@ -194,7 +196,10 @@ def _source(
     if tasks is None:
         files = [(s, path) for s in dict.fromkeys(splits) for path in _hub_files(s)]
         return f"{DATASET}@{REVISION[:8]}", _rows(files, extra, ids, interactive)
-    path = Path(tasks).expanduser().absolute()
+    try:
+        path = Path(tasks).expanduser().absolute()
+    except RuntimeError as error:  # a user without a home
+        raise DataError(f"--tasks {tasks}: {_one_line(error)}") from None
     files = [(path.stem, path) for path in _local_files(path)]
     return str(path), _rows(files, extra, ids, interactive)
 
@@ -271,6 +276,10 @@ def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
                 for i in range(batch.num_rows):
                     yield {name: column[i] for name, column in columns.items()}
     except (pa.ArrowException, OSError) as error:
+        if exhausted(error):
+            raise DataError(
+                f"cannot open {path}: too few file descriptors; raise the limit (ulimit -n)"
+            ) from error
         raise DataError(f"{path} can't be read as parquet: {_one_line(error)}") from error
 
 
@@ -372,11 +381,16 @@ def _hub_files(split: str) -> list[Path]:
     """
     if split not in SPLITS:
         raise DataError(f"unknown split {split!r}: choose from {', '.join(SPLITS)}")
-    from huggingface_hub import constants, snapshot_download  # slow to import, only needed here
+    from huggingface_hub import constants, get_session, snapshot_download  # slow to import
 
+    # The client's own lines and bars would stand between ours, and what it says we say.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     problem: Exception | None = None
     for cache_only in (True, False):
         try:
+            if not cache_only and not constants.HF_HUB_OFFLINE:
+                # A download is tried for half a minute: ask once whether anything answers.
+                get_session().head(f"{constants.ENDPOINT}/api/datasets/{DATASET}", timeout=10)
             folder = snapshot_download(
                 DATASET,
                 repo_type="dataset",

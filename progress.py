@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
 import threading
 import time
 from collections import Counter
@@ -15,39 +13,13 @@ from tqdm import tqdm
 from data import Task
 from policy.scripted import ScriptedPolicy
 from settings import Config
+from streams import STDERR
 from swarm import Prompts, Record
 
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
 
 tqdm.set_lock(threading.RLock())  # its default is for processes, and can start one
-
-
-class Stderr:
-    """sys.stderr as tqdm and say() use it: one that is closed, or full, or whose reader has left,
-    costs the lines and not the run."""
-
-    encoding = "utf-8"
-
-    def write(self, text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            if sys.stderr is not None:
-                encoding = sys.stderr.encoding or "ascii"  # the bar's blocks become ?
-                sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            if sys.stderr is not None:
-                sys.stderr.flush()
-
-    def fileno(self) -> int:
-        return 2
-
-    def isatty(self) -> bool:
-        return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
-
-
-STDERR = Stderr()
 
 
 def say(text: str) -> None:

@@ -6,16 +6,14 @@ its files: it is shown also where they cannot be written.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import shutil
 import sys
-from typing import TextIO
 
 import report
 from journal import Journal, JournalError
 from rows import rescued_rows
 from settings import SAVED, Config, saved_config
+from streams import show
 from swarm import BASE, START, TOPOLOGIES
 
 OUTPUTS = ("results.json", "rescued.jsonl")  # beside the journal
@@ -55,25 +53,18 @@ def publish(journal: Journal, asked: Config) -> None:
     except report.ReportError as error:
         problem = error  # the report is worth more than its files: it is shown all the same
     width = min(max(shutil.get_terminal_size((WIDTHS[1], 24)).columns, WIDTHS[0]), WIDTHS[1])
-    text = report.render(results, colour=report.wants_colour(sys.stdout), width=width)
+    colour = sys.stdout is not None and report.wants_colour(sys.stdout)
+    text = report.render(results, colour=colour, width=width)
     if not problem:
         text += f"\n\nFiles: {results_path}, {rows_path}, {journal.path}"
-    show(text)
+    try:
+        show(text)
+    except OSError as error:
+        raise report.ReportError(
+            f"cannot print the report: {error.strerror}; {results_path} has its numbers"
+        ) from error
     if problem:
         raise problem
-
-
-def show(text: str) -> None:
-    """Print the report; ReportError when it cannot be, and nothing when its reader has left."""
-    if sys.stdout is None:
-        return
-    encoding = sys.stdout.encoding or "ascii"  # bars become ? on a terminal without Unicode
-    try:
-        print(text.encode(encoding, "replace").decode(encoding), flush=True)
-    except BrokenPipeError:
-        return
-    except (OSError, ValueError) as error:
-        raise report.ReportError(f"cannot print the report: {error}") from error
 
 
 def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[str], int]:
@@ -99,15 +90,3 @@ def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[st
     else:
         noise |= {config.noise_runs}
     return [arm for arm in TOPOLOGIES if arm in arms], max(noise, default=0)
-
-
-def settle(stream: TextIO | None) -> None:
-    """Take from a stream that cannot be written what it still holds: the interpreter would try
-    again at its end, and complain."""
-    if stream is None:
-        return
-    try:
-        stream.flush()
-    except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -46,7 +46,7 @@ from policy import BudgetSpent, PolicyError, Sampling, Stopped
 from policy.key import find_key
 from policy.scripted import Scripted, ScriptedPolicy
 from progress import Progress, bar, plan_line, say
-from publish import OUTPUTS, publish, settle
+from publish import OUTPUTS, publish
 from regrade import regrade
 from settings import (
     CALIBRATE,
@@ -62,6 +62,7 @@ from settings import (
     shaping_settings,
 )
 from stopping import LeavingJudge, stopping_on_signals
+from streams import fill, settle
 from swarm import (
     Prompts,
     SearchError,
@@ -351,6 +352,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 an error of the user's or the endpoint's, 130 interrupted."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    fill()
     config = parse(argv)
     try:
         if config.mode in (CALIBRATE, REGRADE):
@@ -385,7 +387,7 @@ def allow_descriptors(config: Config) -> None:
     requests = 0 if config.dry_run else config.concurrency
     needed = requests + A_WORKER * workers + SPARE
     allowed = raise_limit(needed)
-    if allowed < needed - SPARE // 2:
+    if requests and allowed < needed - SPARE // 2:
         raise PolicyError(
             f"{requests} requests in flight need {needed} file descriptors and this system allows "
             f"{allowed}: use --concurrency {max(1, allowed - needed + requests)}, or raise the "

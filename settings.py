@@ -146,10 +146,7 @@ class Config:
     @property
     def folder(self) -> Path:
         path = Path(self.out or ("out/dry-run" if self.dry_run else "out"))
-        try:
-            return path.expanduser()  # a shell leaves the ~ of --out=~/x to us
-        except RuntimeError:  # a user without a home
-            return path
+        return path.expanduser()  # a shell leaves the ~ of --out=~/x to us
 
     @property
     def mode(self) -> str:
@@ -285,6 +282,10 @@ def _without_effect(config: Config) -> str | None:
 
 def _at_odds(config: Config) -> str | None:
     """Values that do not fit each other, or that no setting has."""
+    try:
+        _ = config.folder
+    except RuntimeError as error:  # a user without a home
+        return f"--out {config.out}: {error}"
     if config.mode == DRY and config.tasks not in (None, "toy"):
         return "--dry-run has written replies to the toy tasks only: leave out --tasks"
     if config.tasks is not None and "splits" in config.given:

@@ -25,7 +25,7 @@ FLOORS = (
     {"judge", "policy"},
     {"trial"},
     {"data"},
-    {"toy", "replies", "compare", "sandbox", "stats", "descriptors"},
+    {"toy", "replies", "compare", "sandbox", "stats", "descriptors", "streams"},
 )
 
 
