@@ -107,7 +107,9 @@ _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _BOTH = r"(?:upper|lower)[- ]?(?:case)?-?(?: letters?)? ?(?:or|and|/) ?(?:in )?(?:upper|lower)"
 _ANY_CASE = re.compile(
     r"\b(?:letter|character|symbol)s?\b.{0,80}\b(?:any|either|arbitrary) (?:case|register)\b"
-    r"|\b(?:any|either|arbitrary) (?:letter )?(?:case|register)"
+    r"|\b(?:print|output|write|display|answers?|(?-i:YES|NO))\b"
+    r"(?:(?!\b(?:if|when|whether|unless|there)\b).){0,60}?"
+    r"\b(?:any|arbitrary) (?:letter )?(?:case|register)"
     r" ?(?:[.;:!()]|$|,? (?:for|e\.g|so)\b)"
     rf"|\bany combination of {_BOTH}"
     r"|\b(?:can|may|could|allowed|accepted|any|free)\b.{0,80}"

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import toy
+from compare import letters_in_any_case
 from descriptors import exhausted
 
 DATASET = "deepmind/code_contests"
@@ -80,6 +82,11 @@ class Task:
     function: str | None = None
     starter_code: str = ""
     checker: str | None = None
+
+    @cached_property
+    def any_case(self) -> bool:
+        """Whether letters may be printed in any case, as the statement says."""
+        return letters_in_any_case(self.statement)
 
     @property
     def floor(self) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from agree import other_task
 from journal import FORMAT, Journal, JournalError, told
 from lines import encode, key_of
+from replies import extract_program
 
 if TYPE_CHECKING:
     from data import Task
@@ -66,7 +67,8 @@ async def regrade(
     try:
         with told(new), new.open("wb") as out:
             out.write(encode({"kind": "header", "format": FORMAT, "settings": settings}))
-            await _judge_again(journal, judge, tasks, out, changes, progress)
+            anew = settings.get("recipe") != journal.settings.get("recipe")
+            await _judge_again(journal, judge, tasks, out, changes, progress, anew)
             out.flush()
             os.fsync(out.fileno())
         journal.replace_by(new)
@@ -98,8 +100,11 @@ async def _judge_again(
     out: BinaryIO,
     changes: Counter[tuple[str, str]],
     progress: Callable[[], object],
+    anew: bool,
 ) -> None:
     """Copy the lines behind the header in their order, rollouts with their new judgement.
+
+    With `anew`, the program is taken from its reply again, as today's recipe does.
 
     Of two lines about one rollout the one that counts is copied. Checks are not: they were counted
     by the old judge, and are made again.
@@ -107,7 +112,10 @@ async def _judge_again(
     pending: deque[bytes | asyncio.Task[bytes]] = deque()
 
     async def again(fields: dict[str, Any]) -> bytes:
-        new = await judge.grade(fields["program"], tasks[fields["task"]])
+        task = tasks[fields["task"]]
+        if anew:
+            fields["program"] = extract_program(fields["reply"]["text"], task.function)
+        new = await judge.grade(fields["program"], task)
         old = fields["judgement"]
         changes["unjudged" if old is None else old["verdict"], new.verdict] += 1
         progress()

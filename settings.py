@@ -18,7 +18,7 @@ from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL
 from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
 
 PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
-RECIPE_VERSION = 1  # raised when the same settings would give other rollouts or verdicts
+RECIPE_VERSION = 2  # raised when the same settings would give other rollouts or verdicts
 NOT_GIVEN = object()
 REREAD = {"tasks", "band", "arms", "noise_runs"}  # what may be another one for a saved run
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case

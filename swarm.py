@@ -559,7 +559,7 @@ class Swarm:
             if rollout is None:
                 seed = derive_seed(self.seed, key)
                 reply = await self.policy.sample(messages, seed)
-                program = extract_program(reply.text)
+                program = extract_program(reply.text, task.function)
                 rollout = Rollout(key, seed, hash_messages(messages), reply, program, None)
                 # It was paid for, and behind a slow judge thousands may wait.
                 self.store.append(rollout)

@@ -161,7 +161,8 @@ class Trial:
             if ended.cpu_seconds > self.limits.cpu_seconds:
                 return self.why(ended)
             got = self.worker.read(1, 0, size)
-            if same_output(case.output.encode("utf-8", "surrogatepass"), got):
+            expected = case.output.encode("utf-8", "surrogatepass")
+            if same_output(expected, got, self.task.any_case):
                 return "accepted", ""
             return "wrong answer", got[: 8 * TEXT_LIMIT].decode(errors="replace")
         return self.why(ended)

@@ -12,6 +12,7 @@ import httpx2  # the openai client's own HTTP library
 import openai
 
 from policy import Reply
+from replies import split_thinking
 
 # Finish reasons of replies that were broken off: OpenRouter, SGLang and vLLM, DeepSeek.
 BROKEN_OFF = {"error", "abort", "insufficient_system_resource"}
@@ -83,7 +84,9 @@ class Draft:
 
     def reply(self) -> Reply:
         """The finished reply."""
-        text, thought = split_reasoning("".join(self.content), inline=not self.reasoning)
+        content = "".join(self.content)
+        text, thought = split_thinking(content)
+        text = text if text == content else text.lstrip("\n")
         refusal = "".join(self.refusal)
         outcome = None
         if self.finish_reason == "content_filter" or (refusal and not text.strip()):
@@ -98,23 +101,6 @@ class Draft:
             *self.usage_counts(),
             seconds=0.0,
         )
-
-
-def split_reasoning(content: str, *, inline: bool = True) -> tuple[str, str]:
-    """Content -> (text, reasoning), for servers that leave <think>...</think> in the content.
-
-    An unclosed <think> is all reasoning (a reply cut by its limit). A </think> without its
-    opening tag ends the reasoning too: some templates put the opening tag into the prompt. That
-    is looked for only if `inline`: a server that sends reasoning apart has removed the tags.
-    """
-    head, opened, rest = content.partition("<think>")
-    if opened and not head.strip():
-        thought, _, text = rest.partition("</think>")
-    elif inline and "</think>" in content:
-        thought, _, text = content.partition("</think>")
-    else:
-        return content, ""
-    return text.lstrip("\n"), thought.strip("\n")
 
 
 def _object(data: object) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from compare import same_output
+from compare import letters_in_any_case, same_output
 
 LONG = "7" * 1_000_000
 
@@ -43,6 +43,22 @@ EQUAL = [
     (f"{LONG}", f"000{LONG}"),
     (f"{LONG}", f"{LONG}.0"),
     (f"0.{LONG}", "0.7777777"),
+    # a decimal for an integer: within 1e-6, however large
+    ("3", "3.0000001"),
+    ("3", "2.999999"),
+    ("0", "-0.000001"),
+    ("0", "0e999999999"),
+    ("0", "1e-9999999999999999999999"),
+    ("-7", "-7.0000009"),
+    ("1000000007", "1000000007.0000009"),
+    ("1000000000000000000", "1e18"),
+    ("500000000500000000", "5.000000005e+17"),
+    (f"{LONG}", f"{LONG}.000001"),
+    (f"1{'0' * 1000}", "1e1000"),
+    # digits with a leading zero
+    ("00101", "00101"),
+    ("007.5", "7.5"),
+    ("7", "007"),
     ("nan", "nan"),
     ("0x1f", "0x1f"),
     ("\u0663", "\u0663"),
@@ -67,6 +83,26 @@ DIFFERENT = [
     (LONG, "-" + LONG),
     (LONG, LONG + "x"),
     ("1", "-1"),
+    ("1000000007", "1000000107.0"),
+    ("1000000007", "1000000007.0000011"),
+    ("1000000007", "1e9"),
+    ("1000000000000000000", "1000000000000999999.0"),
+    ("500000000500000000", "5.00000000500000001e+17"),
+    ("9007199254740993", "9007199254740992.0"),
+    ("-1000000007", "-1000000107.0"),
+    ("123456789012", "123456789012.5"),
+    ("3", "3.0000011"),
+    ("0", "-0.0000011"),
+    ("1", "0e999999999"),
+    (f"{LONG}", f"{LONG}.0000011"),
+    (f"1{'0' * 1000}", "1.1e1000"),
+    ("1", "1e999999999"),
+    ("00101", "101"),
+    ("00101", "0101"),
+    ("00101", "101.0"),
+    ("00101", "+00101"),
+    ("000", "0"),
+    ("1 01 3", "1 1 3"),
     ("0.1", "0.1000011"),
     ("1.0", "1.0000011"),
     ("1000000.5", "1000002"),
@@ -108,6 +144,71 @@ def test_equal(expected: str, got: str) -> None:
 @pytest.mark.parametrize(("expected", "got"), DIFFERENT, ids=range(len(DIFFERENT)))
 def test_different(expected: str, got: str) -> None:
     assert not same_output(expected.encode(), got.encode())
+
+
+def test_letters_in_any_case() -> None:
+    for expected, got in [("YES", "yes"), ("Yes\n1 2", "yES 1 2.0"), ("a 1E3", "A 1000")]:
+        assert same_output(expected.encode(), got.encode(), any_case=True)
+        assert not same_output(expected.encode(), got.encode())
+    for expected, got in [("YES", "NO"), ("YES", "Y"), ("ab", "a b"), ("\u00e9", "\u00c9")]:
+        assert not same_output(expected.encode(), got.encode(), any_case=True)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "You can print each letter in any case (upper or lower).",
+        "You can print each\ncharacter in any case (either upper or lower).",
+        "Print YES or NO. You may print every letter in any case you want.",
+        'You can output "YES" and "NO" in any case (for example, "yes" is a positive response).',
+        'Print the verdict. Strings such as "yEs" are recognized.',
+        "You can print the answer in any case.",
+        "Output the answer (in any case).",
+        "You may output the word in any letter case.",
+        "You can print letters in any register.",
+        "Print \u00abYES\u00bb in any register.",
+        "You can print each letter in arbitrary case (upper or lower)",
+        "Print YES (case insensitive) if it is possible",
+        "The checker is case-insensitive so answers like pROfiT and PROFIT are the same.",
+        "The answer is not case-sensitive.",
+        "You may print each character of the string in uppercase or lowercase.",
+        "Each letter of the output may be in upper or lower case.",
+        "Letters can be printed in upper- or lowercase",
+        "The checker compares without case: you can print letters in both uppercase and lowercase.",
+        "The letters may be printed in any combination of uppercase and lowercase.",
+        "Letter case of the answer does not matter.",
+        "Print YES or NO regardless of case.",
+        "Output\n\nYES or NO. The case of letters is not important.\n\nExample\n\nInput\n\n3",
+        "## Output\nThe register doesn't matter.",
+    ],
+)
+def test_a_statement_that_says_that_case_does_not_matter(statement: str) -> None:
+    assert letters_in_any_case(statement)
+    assert letters_in_any_case(f"You are given n.\n\nInput\n\nOne number.\n\n{statement}\n")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "Print YES or NO.",
+        "For any test case print the answer.",
+        "In any case, print -1.",
+        "If it is impossible in any case, print NO.",
+        "Print NO if there is no way in either case.",
+        "Print -1 if there is no way in any case.",
+        "Two names are equal case-insensitively. Print the number of names.",
+        "Print the words sorted case-insensitively.",
+        "The string consists of upper or lower case Latin letters. Print it.",
+        "Print a string that may contain uppercase or lowercase letters.",
+        "Print the word in lower or upper case, as the majority says.",
+        "All letters should be upper-case.",
+        "A value can be loaded into any register. Print the largest value.",
+        "The letters' case does not matter, that is an uppercase letter is equivalent to the "
+        "lowercase letter.\n\nInput\n\nTwo strings.\n\nOutput\n\nPrint -1, 0 or 1.",
+    ],
+)
+def test_a_statement_that_says_nothing_of_it(statement: str) -> None:
+    assert not letters_in_any_case(statement)
 
 
 def test_bytes_that_are_not_utf_8() -> None:
@@ -162,9 +263,11 @@ def token_oracle(want: str, have: str) -> bool:
         return True
     if not (PLAIN.match(want) and PLAIN.match(have)):
         return False
-    if not set(want + have) & set(".eE"):
-        return int(want) == int(have)
     gap = abs(Fraction(want) - Fraction(have))
+    if not set(want) & set(".eE"):
+        if re.match(r"[+-]?0[0-9]", want):
+            return False
+        return gap <= Fraction(1, 10**6) and (gap == 0 or bool(set(have) & set(".eE")))
     return gap <= Fraction(1, 10**6) * max(Fraction(1), abs(Fraction(want)))
 
 

@@ -581,6 +581,23 @@ def test_regrade_puts_in_the_new_verdicts_and_drops_the_checks(tmp_path):
         assert len(records(journal)) == 601
 
 
+def test_regrade_by_another_recipe_takes_the_programs_from_the_replies_again(tmp_path):
+    text = "```python\naccepted\n```\n```python\nwrong(\n```"
+    old, now = {**SETTINGS, "recipe": 1}, {**SETTINGS, "recipe": 2}
+    with Journal.open(tmp_path, old) as journal:
+        journal.add_task(replace(FACTS, cases_hash=TASK.cases_hash), MESSAGES)
+        journal.add_load({"read": 1})
+        before = rollout(0, program="wrong(")
+        journal.append(replace(before, reply=replace(before.reply, text=text)))
+    with Journal.open(tmp_path, old) as journal:
+        asyncio.run(regrade(journal, ByText(), TASKS, old))
+        assert next(iter(records(journal))).verdict == "wrong("
+        asyncio.run(regrade(journal, ByText(), TASKS, now))
+        assert next(iter(records(journal))).verdict == "accepted"
+    with pytest.raises(JournalError, match="recipe 2 -> 1"):
+        Journal.open(tmp_path, old)
+
+
 def test_a_judge_fault_leaves_the_journal_as_it_was(tmp_path):
     fill_for_regrade(tmp_path)
     with Journal.open(tmp_path, SETTINGS) as journal:

@@ -37,8 +37,8 @@ from policy import (
 from policy.endpoint import PROBE, Endpoint
 from policy.failures import retry_after
 from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL, find_key
-from policy.reply import split_reasoning
 from policy.scripted import Scripted, ScriptedPolicy
+from replies import extract_program
 
 T = TypeVar("T")
 Script = Callable[[Request], Answer]
@@ -171,12 +171,35 @@ def test_reasoning_sent_apart(name):
     ],
 )
 def test_reasoning_inside_the_content(content, text, reasoning):
-    assert split_reasoning(content) == (text, reasoning)
     middle = len(content) // 2
     halves = [chunk(content=content[:middle]), chunk(content=content[middle:]), chunk("length")]
     reply = run([events(halves)], one)
     assert (reply.text, reply.reasoning) == (text, reasoning)
     assert reply.outcome == (None if text else "empty reply")
+
+
+FENCED = "```python\nn = int(input())\nprint(n * 2)\n```"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        f"{FENCED}\n</think>",
+        f"{FENCED}\n<think>ok?</think>",
+        f"{FENCED}\n<think></think>\n",
+        f"No `</think>` here.\n{FENCED}",
+        f"<think>\nhm\n</think>\n{FENCED}\n</think>\n",
+        f"<reasoning>\n```python\nprint(0)\n```\n</reasoning>\n{FENCED}",
+        f"```python\nprint(int(input()))\n```\n</think>\n{FENCED}<|im_end|>",
+    ],
+)
+@pytest.mark.parametrize("apart", ["", "hm"])
+def test_the_program_of_a_reply_survives_the_way_that_replies_take(content, apart):
+    parts = [content[at : at + 7] for at in range(0, len(content), 7)]
+    said = [chunk(reasoning=apart)] * bool(apart) + [chunk(content=part) for part in parts]
+    reply = run([events([*said, chunk("stop")])], one)
+    assert extract_program(reply.text) == "n = int(input())\nprint(n * 2)"
+    assert reply.outcome is None
 
 
 def test_tags_are_left_alone_when_reasoning_came_apart():

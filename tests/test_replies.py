@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from replies import extract_program
+from replies import extract_program, split_thinking
 
 P = "print(int(input()) + 1)"
 DOCSTRING = """\
@@ -160,11 +160,211 @@ SHAPES: dict[str, tuple[str, str | None]] = {
     ),
 }  # fmt: skip
 
+B = "```"
+DOUBLE = "n = int(input())\nprint(n * 2)"
+LOOP = "for i in range(int(input())):\n    print(i)"
+GIVEN = f"{B}python\n{DOUBLE}\n{B}"
+DRAFT = f"{B}python\nprint(int(input()))\n{B}"
+
+
+def indented(text: str, by: str) -> str:
+    return by + text.replace("\n", f"\n{by}")
+
+
+# What is no thinking although tags stand there, and thinking under other names.
+SHAPES |= {
+    "a stray closing tag behind the program": (f"{GIVEN}\n</think>", DOUBLE),
+    "a stray closing tag, then prose": (f"{GIVEN}\n</think>\nDone.", DOUBLE),
+    "a stray closing tag, then a sample": (f"{GIVEN}\n</think>\nIt prints\n{B}\n4\n{B}", DOUBLE),
+    "a stray closing tag of another name": (f"{GIVEN}\n</thinking>", DOUBLE),
+    "a stray closing tag at the fence": (f"{GIVEN}</think>", DOUBLE),
+    "a stray closing tag for a fence": (f"{B}python\n{DOUBLE}\n</think>", DOUBLE),
+    "two stray closing tags": (f"{GIVEN}\n</think>\n</think>", DOUBLE),
+    "thinking that ended, then a stray tag": (f"hm {DRAFT}\n</think>\n{GIVEN}\n</think>", DOUBLE),
+    "an empty pair behind the program": (f"{GIVEN}\n<think></think>", DOUBLE),
+    "an empty pair over lines": (f"{GIVEN}\n<think>\n\n</think>\n\n", DOUBLE),
+    "thinking between two programs": (f"{DRAFT}\n<think>no</think>\n{GIVEN}", DOUBLE),
+    "tags in inline code": (f"No `<think>` and no `</think>`.\n{GIVEN}", DOUBLE),
+    "a closing tag in inline code": (f"``</think>`` is not used.\n{GIVEN}", DOUBLE),
+    "a tag in inline code behind it": (f"{GIVEN}\nI left out `<think>`.", DOUBLE),
+    "a tag in prose that nothing closes": (f"I skip the <think> part.\n{GIVEN}", DOUBLE),
+    "<thinking>": (f"<thinking>\n{DRAFT}\n</thinking>\n{GIVEN}", DOUBLE),
+    "<reasoning> on the fence's line": (f"<reasoning>{DRAFT}</reasoning>{GIVEN}", DOUBLE),
+    "<thought>, never closed": (f"<thought>\n{DRAFT}", None),
+    "[THINK]": (f"[THINK]{DRAFT}[/THINK]{GIVEN}", DOUBLE),
+    "a draft that was left open and does not parse": (
+        f"hm\n{B}python\nfor i in\n</think>\n{GIVEN}",
+        DOUBLE,
+    ),
+}
+
+# What stands in a last block that is not the program.
+SHAPES |= {
+    f"behind it, {text!r}": (f"{GIVEN}\nCheck:\n{B}python\n{text}\n{B}", DOUBLE)
+    for text in (
+        "assert solve(4) == 8", "8", "YES", "[1, 2]", "pip install numpy", "$ python a.py < in",
+        "while lo < hi:", "print(solve(4))", "x = solve(4)", "import math", "# no",
+        "def f(x):\n    return x", "return x", "n = int(input())",
+    )
+}  # fmt: skip
+SHAPES |= {
+    "a better one behind it": (f"{DRAFT}\nBetter:\n{GIVEN}", DOUBLE),
+    "one that reads and writes otherwise": (
+        f"{GIVEN}\n{B}python\nimport sys\nsys.stdout.write(sys.stdin.read())\n{B}",
+        "import sys\nsys.stdout.write(sys.stdin.read())",
+    ),
+    "one that reads by open": (
+        f"{GIVEN}\n{B}py\nprint(open(0).read())\n{B}",
+        "print(open(0).read())",
+    ),
+    "one with an argument named input": (
+        f"{GIVEN}\n{B}python\ndef solve(input):\n    print(input)\n{B}",
+        DOUBLE,
+    ),
+    "none reads: the last that prints": (
+        f"{B}python\nprint(42)\n{B}\n{B}python\nx = 42\n{B}",
+        "print(42)",
+    ),
+    "none prints: the last that parses": (
+        f"{B}python\nx = 1\n{B}\n{B}python\npip install x\n{B}",
+        "x = 1",
+    ),
+    "none parses: the last": (
+        f"{B}python\nx = (\n{B}\n{B}python\npip install x\n{B}",
+        "pip install x",
+    ),
+    "untagged, and a tagged sample": (f"{B}\n{DOUBLE}\n{B}\n{B}python\n8\n{B}", DOUBLE),
+    "untagged, and an untagged call": (f"{B}\n{DOUBLE}\n{B}\n{B}\nsolve(4)\n{B}", DOUBLE),
+}
+
+# What stands at a closing fence.
+SHAPES |= {
+    f"closed by a fence and {end!r}": (f"Text\n{GIVEN}{end}", DOUBLE)
+    for end in (
+        "<|im_end|>", "<|im_end|>\n", "\n<|im_end|>", "</s>", "<\uff5cend\u2581of\u2581text\uff5c>",
+        "</answer>", ".", ";", "**", " That is all.", " Then `x`.\n\nProse with `code`.", "\u200b",
+        " \ufeff", "  # end", "`",
+    )
+}  # fmt: skip
+SHAPES |= {
+    "closed on the last line": (f"{B}python\n{DOUBLE}{B}", DOUBLE),
+    "closed on the last line, then prose": (f"{B}python\n{DOUBLE}{B} Done.\nProse", DOUBLE),
+    "untagged, closed by a fence and a point": (f"{B}\n{DOUBLE}\n{B}.", DOUBLE),
+    "tildes, closed by a fence and a point": (f"~~~python\n{DOUBLE}\n~~~.", DOUBLE),
+    "closed by the other fence": (f"{B}python\n{DOUBLE}\n~~~\nDone.", DOUBLE),
+    "closed by two backticks": (f"{B}python\n{DOUBLE}\n``\nDone.", DOUBLE),
+    "closed by a shorter fence": (f"````python\n{DOUBLE}\n{B}\nDone.", DOUBLE),
+    "closed by a tag alone": (f"{B}python\n{DOUBLE}\n</answer>\nDone.", DOUBLE),
+    "closed by nothing but the end of a turn": (f"{B}python\n{DOUBLE}\n<|im_end|>", DOUBLE),
+    "two back to back": (f"{B}python\nprint(0)\n{B}{B}python\n{DOUBLE}\n{B}", DOUBLE),
+    "a sample back to back": (f"{B}python\n{DOUBLE}\n{B}{B}\n8\n{B}", DOUBLE),
+    "the second opens where the first should close": (
+        f"{B}python\nprint(0)\n{B}python\n{DOUBLE}\n{B}",
+        DOUBLE,
+    ),
+    "prose at the first's end, and a second": (f"{DRAFT} First.\nThen:\n{GIVEN}", DOUBLE),
+    "a broken first with prose at its end": (
+        f"{B}python\nprint(0\n{B} First.\nThen:\n{GIVEN}",
+        DOUBLE,
+    ),
+    "a bare program and a closing fence on its last line": (f"{DOUBLE}{B}", DOUBLE),
+    "a bare program and the end of a turn": (f"{DOUBLE}<|im_end|>", DOUBLE),
+}
+
+# Where a fence opens, and what else stands on its line.
+SHAPES |= {
+    "opens a list item": (f"- {indented(GIVEN, '  ').strip()}", DOUBLE),
+    "opens a numbered item": (f"1. {indented(GIVEN, '   ').strip()}\n2. Done.", DOUBLE),
+    "opens an item of an item": (
+        f"1. - {B}python\n{indented(LOOP, '     ')}\n     {B}",
+        LOOP,
+    ),
+    "opens an item, the program at column 0": (f"1. {B}python\n{LOOP}\n{B}", LOOP),
+    "opens an item, closed at column 0": (f"* {B}python\n{indented(LOOP, '  ')}\n{B}", LOOP),
+    "in a quote": (indented(f"{B}python\n{LOOP}\n{B}", "> "), LOOP),
+    "behind words": (f"Here it is: {GIVEN}", DOUBLE),
+    "behind words with inline code": (f"With `n` read: {GIVEN}", DOUBLE),
+    "behind bold words": (f"**Solution:** {GIVEN}", DOUBLE),
+    "behind words, untagged": (f"Here it is: {B}\n{DOUBLE}\n{B}", DOUBLE),
+    "in answer tags": (f"<answer>{GIVEN}</answer>", DOUBLE),
+    "in answer tags on lines of their own": (f"<answer>\n{GIVEN}\n</answer>", DOUBLE),
+    "behind words, cut off": (f"Here it is: {B}python\n{DOUBLE}\nif x", f"{DOUBLE}\nif x"),
+    "prose that names the fence": (f"I use a {B}python block:\n\n{GIVEN}", DOUBLE),
+    "prose that ends in a fence": (f"In {B}python\n\nSo:\n{B}\n{DOUBLE}\n{B}", DOUBLE),
+    "code on the opening line": (f"{B}python n = int(input())\nprint(n * 2)\n{B}", DOUBLE),
+    "a loop on the opening line": (f"{B}python {LOOP}\n{B}", LOOP),
+    "an import on the opening line": (
+        f"{B}py import sys\nprint(sys.stdin.read())\n{B}",
+        "import sys\nprint(sys.stdin.read())",
+    ),
+    "code on an untagged opening line": (f"{B}n = int(input())\nprint(n * 2)\n{B}", DOUBLE),
+    "a comment on the opening line": (f"{B}python # solution\n{DOUBLE}\n{B}", DOUBLE),
+    "a title on the opening line": (f'{B}python title="a.py"\n{DOUBLE}\n{B}', DOUBLE),
+    "a file on the opening line": (f"{B}python main.py\n{DOUBLE}\n{B}", DOUBLE),
+    "all of it indented": (f"{B}python\n{indented(LOOP, '    ')}\n{B}", LOOP),
+    "indented, a comment first": (f"{B}python\n    # read\n{LOOP}\n{B}", f"    # read\n{LOOP}"),
+    "text that is no program": (f"{B}text\nprint(0)\n{B}", None),
+    "a console session": (f"{B}pycon\n>>> n = int(input())\n{B}", None),
+    "pypy3, cut off": (f"{B}pypy3\n{DOUBLE}\nif", f"{DOUBLE}\nif"),
+}
+SHAPES |= {
+    f"a sole fence tagged {tag}": (f"{B}{tag}\n{DOUBLE}\n{B}", DOUBLE)
+    for tag in (
+        "pypy3", "PyPy 3", "python_3", "python-3", "code", "text", "main.py", "plaintext", "none",
+        "language-python", "sh",
+    )
+}  # fmt: skip
+
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_shape(name: str) -> None:
     reply, program = SHAPES[name]
     assert extract_program(reply) == program
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_reply_that_was_split_has_the_same_program(name: str) -> None:
+    """A policy takes the thinking off, and then the program is taken from what is left."""
+    reply, program = SHAPES[name]
+    text, _ = split_thinking(reply)
+    assert split_thinking(text)[0] == text
+    assert extract_program(text) == program
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "thinking"),
+    [
+        ("plain", "plain", ""),
+        ("<think>\nhm\n</think>\n\nanswer", "\n\nanswer", "hm"),
+        ("<think>\nhm, but", "", "hm, but"),
+        ("hm\n</think>\n\nanswer", "\n\nanswer", "hm"),
+        ("hm\n</think>", "", "hm"),
+        ("say <think> aloud", "say <think> aloud", ""),
+        ("<thinking>a</thinking>b<reasoning>c</reasoning>d", "bd", "ac"),
+        (f"{GIVEN}\n<think>ok?</think>", f"{GIVEN}\n", "ok?"),
+        ("print('<think></think>')", "print('<think></think>')", ""),
+    ],
+)
+def test_thinking_is_split_off(content: str, text: str, thinking: str) -> None:
+    assert split_thinking(content) == (text, thinking)
+
+
+USAGE = "n = int(input())\nprint(twice(n))"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "def twice(n):\n    return 2 * n",
+        "class Solution:\n    def twice(self, n):\n        return 2 * n",
+        "twice = lambda n: 2 * n",
+    ],
+)
+def test_a_function_is_found_before_a_program_that_uses_it(program: str) -> None:
+    for text in (USAGE, "print(twice(4))", "assert twice(4) == 8", "8"):
+        reply = f"{B}python\n{program}\n{B}\nCheck:\n{B}python\n{text}\n{B}"
+        assert extract_program(reply, "twice") == program
+    assert extract_program(f"{B}python\n{USAGE}\n{B}", "twice") == USAGE
 
 
 def test_every_cut_of_a_reply_gives_a_prefix_of_its_program_or_nothing() -> None:
@@ -226,3 +426,6 @@ def test_many_fences_take_linear_time() -> None:
     assert extract_program("```\n" * 20_001) is None
     assert extract_program("```python\n(\n" + "```\n" * 20_000) == "("
     assert extract_program("1. a\n" * 20_000 + "```py\nx\n```") == "x"
+    for unit in ("```text\n```python\n", "```python\n(\n", "```x\n", "> ", "</think>\n", "` `` "):
+        extract_program(unit * 10_000)
+        extract_program(unit * 10_000 + "```python")
