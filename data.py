@@ -93,7 +93,7 @@ class Task:
         """Number of visible cases that the best constant answer passes."""
         return max(Counter(tuple(case.output.split()) for case in self.visible).values())
 
-    @property
+    @cached_property
     def cases_hash(self) -> str:
         """16 hex digits over the visible and hidden cases: a verdict holds for these only.
 

@@ -17,28 +17,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import hashlib
-import json
 import os
 import queue
 import sys
 import tempfile
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from compare import same_output
 from replies import extract_program
 from sandbox.channel import Limits, Worker, WorkerLost
+from sandbox.machine import cores, memory_mb
 from trial import Failure, Judgement, Trial, Verdict, clip
 
 if sys.platform != "win32":  # which has no fork: Judge says so
-    from sandbox.cage import landlock_abi, seccomp_works
+    import resource
+
+    from sandbox.cage import STACK_BYTES, landlock_abi, seccomp_works
 
 # What the judge offers, its own and that of the rooms below.
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "JudgeFault",
     "Judgement",
     "Limits",
+    "Sandbox",
     "SandboxError",
     "SandboxReport",
     "Verdict",
@@ -66,6 +67,9 @@ class JudgeFault(Exception):
 # --- the pool ---
 
 
+Sandbox = bool | Literal["partial"]  # all of it or none, or what the machine has
+
+
 class SandboxError(Exception):
     """This machine cannot judge as asked; the text says why and what to do."""
 
@@ -77,10 +81,21 @@ class SandboxReport:
     Attributes:
         line: one line that says what holds.
         missing: the layers that do not hold, each with how to get it; empty when all hold.
+        asked: True for the whole sandbox, "partial" for what the machine has, False for none.
     """
 
     line: str
     missing: tuple[str, ...]
+    asked: Sandbox = True
+
+    def check(self) -> None:
+        """SandboxError when less holds than was asked for."""
+        if self.missing and self.asked is True:
+            raise SandboxError(
+                f"the sandbox does not hold on this machine: {'; '.join(self.missing)}. Run on "
+                "Linux 5.13 or newer with Landlock and seccomp, or accept the risk with --sandbox "
+                "partial (what this machine has) or --sandbox off (nothing)"
+            )
 
 
 ATTEMPTS = 3  # workers that may fail on one program before it is a JudgeFault
@@ -129,9 +144,15 @@ class Judge:
     """
 
     def __init__(
-        self, workers: int | None = None, limits: Limits | None = None, sandbox: bool = True
+        self, workers: int | None = None, limits: Limits | None = None, sandbox: Sandbox = True
     ) -> None:
         """Prepare a pool; the workers start when they are first needed.
+
+        Args:
+            workers: programs judged at once; None for as many as the machine can hold.
+            limits: of a case.
+            sandbox: True for all of it, "partial" for the layers that this machine has, False for
+                none. What holds is what self_check says: nothing is refused here.
 
         Raises:
             SandboxError: this system cannot run the workers.
@@ -191,7 +212,7 @@ class Judge:
         if program is None or not program.strip():
             return Judgement("no program", 0, len(task.visible), 0, len(task.hidden), None, 0.0)
         source = program.encode("utf-8", "surrogatepass")
-        key = (hashlib.sha256(source).digest(), task.id, every_case)
+        key = (hashlib.sha256(source).digest(), task.cases_hash, every_case)
         job = self._jobs.get(key)
         if job is None:
             loop = asyncio.get_running_loop()
@@ -244,18 +265,41 @@ class Judge:
             line = "sandbox: OFF: programs run with all rights of this user"
             return SandboxReport(line, tuple(LAYERS))
         missing = [f"{name} ({LAYERS[name]})" for name in LAYERS if name not in self._layers]
-        done = self._attack() if self._layers else []
-        if done and not missing:
-            missing = [f"a program could {', '.join(done)}"]
+        done = self._attack() if self._layers or self.sandbox == "partial" else []
+        if done:
+            missing.append(f"a program could {', '.join(done)}")
+        limits = self.limits
+        pool = f"{self.workers} worker{'s' * (self.workers > 1)} of {limits.memory_mb} MiB"
+        line = "; ".join([self._holds(missing), *missing, *self._narrow(), pool])
+        return SandboxReport(line, tuple(missing), self.sandbox)
+
+    def _holds(self, missing: Sequence[str]) -> str:
         isolated = all(worker.isolated for worker in self._all)
+        if missing and self.sandbox == "partial":
+            held = ", ".join([*self._layers, *["namespaces"] * isolated, "rlimits"])
+            return f"sandbox: PARTIAL: held by {held}; NOT by"
+        if missing:
+            return "sandbox: NOT HELD"
         kernel = f"Landlock {landlock_abi()}, seccomp"
         kernel += ", namespaces" if isolated else "; no namespaces: can see process ids"
         holds = "no file but Python's library, no write, network, process or signal"
-        limits = self.limits
-        line = f"sandbox: {holds} ({kernel}); " if not missing else "sandbox: NOT HELD: "
-        line += "; ".join(missing) + ("; " if missing else "")
-        line += f"{self.workers} worker{'s' * (self.workers > 1)} of {limits.memory_mb} MiB"
-        return SandboxReport(line, tuple(missing))
+        return f"sandbox: {holds} ({kernel})"
+
+    def _narrow(self) -> list[str]:
+        """Where this machine gives less than a case may take, so that verdicts depend on it."""
+        found, limits = [], self.limits
+        stack = resource.getrlimit(resource.RLIMIT_STACK)[1]
+        if stack != resource.RLIM_INFINITY and stack < STACK_BYTES:
+            found.append(
+                f"WARNING: the hard limit of the stack is {stack >> 20} MiB here (ulimit -Hs), so "
+                "deep recursion ends early"
+            )
+        if (memory := memory_mb()) < limits.memory_mb + 3 * limits.output_mb:
+            found.append(
+                f"WARNING: a case may take {limits.memory_mb} MiB and {memory} are to be had: a "
+                "lower --memory-mb makes that a verdict instead of a judge fault"
+            )
+        return found
 
     def _attack(self) -> list[str]:
         """Run ATTACK and return what it could do."""
@@ -299,13 +343,8 @@ class Judge:
 
 
 def default_workers(limits: Limits) -> int:
-    """One worker a core, but no more than fit into the machine's memory at their worst."""
-    cores = os.cpu_count() or 1
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):  # some sandboxes refuse the call
-            cores = len(os.sched_getaffinity(0))
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
-    return max(1, min(cores, memory // (limits.memory_mb + 3 * limits.output_mb)))
+    """One worker a core, but no more than fit into the memory at their worst."""
+    return max(1, min(cores(), memory_mb() // (limits.memory_mb + 3 * limits.output_mb)))
 
 
 # --- command line ---------------------------------------------------------------------------
@@ -350,16 +389,22 @@ def add_limit_flags(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--sandbox",
-        choices=("on", "off"),
+        choices=("on", "partial", "off"),
         default="on",
-        help="off runs programs of a model with all rights of this user: only for programs that "
-        "you trust, or inside a container or virtual machine (default: on)",
+        help="partial holds what this machine can and says what it lacks; off runs programs of a "
+        "model with all rights of this user: only for programs that you trust, or inside a "
+        "container or virtual machine (default: on)",
     )
 
 
 def limits_from(args: argparse.Namespace) -> Limits:
     """The limits that the flags of `add_limit_flags` ask for."""
     return Limits(args.cpu_seconds, args.wall_seconds, args.memory_mb, args.output_mb)
+
+
+def sandbox_from(args: argparse.Namespace) -> Sandbox:
+    """What the flag --sandbox asks for."""
+    return "partial" if args.sandbox == "partial" else args.sandbox == "on"
 
 
 def _within(kind: type[float], least: float, most: float) -> Callable[[str], float]:
@@ -375,109 +420,7 @@ def _within(kind: type[float], least: float, most: float) -> Callable[[str], flo
     return parse
 
 
-class RowError(Exception):
-    """A row of the programs' file that cannot be judged; the text says which and why."""
-
-
-def _programs_in(path: Path, tasks: Sequence[Task]) -> Iterator[tuple[dict[str, Any], Task]]:
-    """Rows of a JSONL file, each with its task."""
-    known: dict[str, list[Task]] = {}
-    for task in tasks:
-        for name in {task.id, task.name}:
-            known.setdefault(name, []).append(task)
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-            except ValueError as error:
-                raise RowError(f"{path}, line {number}: not JSON: {error}") from None
-            if not isinstance(row, dict) or not {"task", "program"} <= row.keys():
-                raise RowError(f'{path}, line {number}: needs "task" and "program"')
-            if not isinstance(row["program"], str | None):
-                raise RowError(f"{path}, line {number}: the program is not a text")
-            found = known.get(str(row["task"]), [])
-            if len(found) != 1:
-                ids = ", ".join(task.id for task in found)
-                why = f"is the name of several tasks ({ids}): use an id" if found else "is unknown"
-                raise RowError(f"{path}, line {number}: task {row['task']!r} {why}")
-            yield row, found[0]
-
-
-def _row(given: dict[str, Any], judgement: Judgement) -> dict[str, Any]:
-    """The row to write for a judged row."""
-    failure = judgement.first_failure
-    return {
-        **{key: value for key, value in given.items() if key != "program"},
-        "verdict": judgement.verdict,
-        "passed": judgement.visible_passed + judgement.hidden_passed,
-        "visible_passed": judgement.visible_passed,
-        "visible_total": judgement.visible_total,
-        "hidden_passed": judgement.hidden_passed,
-        "hidden_total": judgement.hidden_total,
-        "first_failure": asdict(failure) if failure else None,
-        "cpu_seconds": round(judgement.cpu_seconds, 6),
-        "cut_short": judgement.cut_short,
-    }
-
-
-async def _judge_file(args: argparse.Namespace, out: IO[str]) -> None:
-    """Judge the rows of a file and write their verdicts in order, as they are known."""
-    from data import load_tasks
-
-    tasks = load_tasks(args.tasks, extra=args.all_cases, interactive=True).tasks
-    if args.all_cases:
-        tasks = [replace(task, hidden=task.hidden + task.extra) for task in tasks]
-    rows = list(_programs_in(args.programs, tasks))
-    async with Judge(args.judge_workers, limits_from(args), args.sandbox == "on") as judge:
-        report = await asyncio.to_thread(judge.self_check)
-        print(report.line, file=sys.stderr)
-        if report.missing and args.sandbox == "on":
-            raise SandboxError(
-                f"missing: {', '.join(report.missing)}; --sandbox off goes on without a sandbox"
-            )
-        pending = deque[tuple[dict[str, Any], asyncio.Task[Judgement]]]()
-        for row, task in rows:
-            grade = judge.grade(row["program"], task, every_case=args.all_cases)
-            pending.append((row, asyncio.create_task(grade)))
-            await asyncio.sleep(0)
-        while pending:
-            row, job = pending.popleft()
-            out.write(json.dumps(_row(row, await job)) + "\n")
-            out.flush()
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Judge a file of programs; the exit status."""
-    parser = argparse.ArgumentParser(
-        description="Judge programs, a JSONL row each with task (id or name) and program.",
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("programs", type=Path, metavar="PROGRAMS.jsonl")
-    add("--tasks", required=True, help="parquet file, folder of them, or toy")
-    add("--out", type=Path, help="where the verdicts go (default: the terminal)")
-    add(
-        "--all-cases",
-        action="store_true",
-        help="also run the generated cases beyond the hidden ones, and every case whatever failed "
-        "before (default: off)",
-    )
-    add_limit_flags(parser)
-    args = parser.parse_args(argv)
-    from data import DataError
-
-    try:
-        with args.out.open("w") if args.out else contextlib.nullcontext(sys.stdout) as out:
-            asyncio.run(_judge_file(args, out))
-    except (DataError, JudgeFault, OSError, RowError, SandboxError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-    return 0
-
-
 if __name__ == "__main__":
+    from bank import main  # above us: it judges whole files
+
     sys.exit(main())

@@ -166,11 +166,8 @@ async def open_judge(config: Config, stack: contextlib.AsyncExitStack) -> tuple[
     await stack.enter_async_context(judge)
     found = await asyncio.to_thread(judge.self_check)
     say(found.line)
-    if found.missing and config.sandbox and not config.dry_run:
-        raise SandboxError(
-            f"the sandbox cannot hold {', '.join(found.missing)} on this machine; run on Linux "
-            "5.13 or newer with Landlock and seccomp, or accept the risk with --sandbox off"
-        )
+    if not config.dry_run:
+        found.check()
     return judge, found.line
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from data import Loaded, load_tasks
 from export import KINDS
 from journal import Journal, JournalError
-from judge import Limits, add_limit_flags, limits_from
+from judge import Limits, Sandbox, add_limit_flags, limits_from, sandbox_from
 from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL
 from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
 
@@ -139,7 +139,7 @@ class Config:
     )
     overwrite: bool = flag(False, "start again though the folder holds a run (it is set aside)")
     limits: Limits = field(default_factory=Limits)
-    sandbox: bool = True
+    sandbox: Sandbox = True
     judge_workers: int | None = None
     given: frozenset[str] = frozenset()
 
@@ -194,7 +194,7 @@ def parse(argv: Sequence[str] | None) -> Config:
     config = Config(
         **{name: values[name] for name in names},
         limits=limits_from(argparse.Namespace(**values)),
-        sandbox=values["sandbox"] == "on",
+        sandbox=sandbox_from(argparse.Namespace(**values)),
         judge_workers=values["judge_workers"],
         given=given,
     )

@@ -13,7 +13,7 @@ import signal
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from judge import Judge, Judgement, Limits
+from judge import Judge, Judgement, Limits, Sandbox
 from policy import Stopped
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class LeavingJudge(Judge):
     """A judge that can be left: stop() makes every grade raise Stopped, begun or not."""
 
     def __init__(
-        self, workers: int | None = None, limits: Limits | None = None, sandbox: bool = True
+        self, workers: int | None = None, limits: Limits | None = None, sandbox: Sandbox = True
     ) -> None:
         super().__init__(workers, limits, sandbox)
         self._left = asyncio.Event()

@@ -360,6 +360,8 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
     incomplete, cohort = results["incomplete"], results["cohort"]
     if results["settings"].get("sandbox") is False:
         found.append("The sandbox was off: programs ran unprotected and could change any verdict.")
+    if results["settings"].get("sandbox") == "partial":
+        found.append("The sandbox held in part only: see its line for what a program could do.")
     if incomplete["base"]:
         found.append(f"Base groups that are not complete, left out: {incomplete['base']}.")
     if any(incomplete["searches"].values()):

@@ -18,6 +18,11 @@ from typing import NamedTuple
 if sys.platform != "win32":
     from sandbox.worker import REPLY, STARVED_WALLS
 
+ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "LD_BIND_NOW": "1",  # link once, not in each case
+    "MALLOC_ARENA_MAX": "1",  # glibc reserves 128 MiB of address space for that of each thread
+}
 REPLY_SECONDS = 60  # what a worker may take for an answer beyond the limits of a case
 
 # What a worker runs. As a script, worker.py would keep its syntax tree in memory: pages to copy.
@@ -96,7 +101,7 @@ class Worker:
             stdin=self.files[0],
             stdout=self.files[1],
             stderr=self.files[2],
-            env={"PYTHONHASHSEED": "0", "LD_BIND_NOW": "1"},  # link once, not in each case
+            env=ENVIRONMENT,
             cwd="/",
             pass_fds=[theirs.fileno()],
             start_new_session=True,  # Ctrl-C is for the judge, which then ends its workers

@@ -11,11 +11,12 @@ import struct
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}  # column, audit code
 PR_SET_PDEATHSIG = 1
-LD, JEQ, JGE, JSET, RET = 0x20, 0x15, 0x35, 0x45, 0x06  # classic BPF operations
+LD, AND, JEQ, JGE, JSET, RET = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06  # classic BPF operations
 ALLOW, KILL = 0x7FFF0000, 0x80000000
 SUCCEED, EPERM, ENOTTY, ENOSYS = (0x50000 | e for e in (0, 1, 25, 38))
 CLONE_THREAD, THREAD_FLAGS = 0x10000, 0x7D0F00  # what glibc and musl start threads with
 FORK_FLAGS = (0x1200011, 0x11)  # what they fork with
+AF_UNIX, SOCK_STREAM = 1, 1
 F_SETFL, FIONBIO = 4, 0x5421  # fcntl, ioctl: flags of a descriptor, among them non-blocking
 NAMES = (15, 16, 0x53564D41)  # prctl: names of threads and of memory
 NEWEST = 470  # system calls above are unknown here: libraries must find them missing
@@ -60,6 +61,7 @@ ALLOWED: dict[str, tuple[int | None, int | None]] = {
     "setitimer": (38, 103),
     "getpid": (39, 172),
     "sendfile": (40, 71),
+    "recvfrom": (45, 207),
     "exit": (60, 93),
     "uname": (63, 160),
     "fsync": (74, 82),
@@ -121,6 +123,8 @@ FORKING: dict[str, tuple[int | None, int | None]] = {
 }
 CHECKED = {  # calls that are allowed for some arguments, see _checks
     "ioctl": (16, 29),
+    "sendto": (44, 206),
+    "socketpair": (53, 199),
     "clone": (56, 220),
     "fcntl": (72, 25),
     "prctl": (157, 167),
@@ -154,6 +158,11 @@ def _one_of(argument: int, values: tuple[int, ...], otherwise: int) -> list[byte
     return [_load(argument), *tests, _op(RET, otherwise), _op(RET, ALLOW)]
 
 
+def _only(argument: int, value: int) -> list[bytes]:
+    """Refuse the call unless the low half of an argument is `value`."""
+    return [_load(argument), _jump(JEQ, value, 1, 0), _op(RET, EPERM)]
+
+
 def _succeed(argument: int, value: int) -> list[bytes]:
     """Do nothing, and say that it worked, when an argument is `value`."""
     return [_load(argument), _jump(JEQ, value, 0, 1), _op(RET, SUCCEED)]
@@ -163,10 +172,26 @@ def _checks() -> dict[str, list[bytes]]:
     """The filter's code for each call in CHECKED."""
     own_clocks = [_load(0), _jump(JGE, 16, 0, 1), _op(RET, EPERM), _op(RET, ALLOW)]
     return {
-        # Ask for a terminal, bytes to read or close-on-exec; nothing here is a terminal.
-        "ioctl": [
-            *_succeed(1, FIONBIO),
-            *_one_of(1, (0x5401, 0x5413, 0x541B, 0x5450, 0x5451), ENOTTY),
+        # Ask for a terminal, bytes to read or close-on-exec; nothing here is a terminal. Whether
+        # a descriptor blocks: files always do, so that of the first three nothing is changed.
+        "ioctl": _one_of(1, (0x5401, 0x5413, 0x541B, FIONBIO, 0x5450, 0x5451), ENOTTY),
+        # Sockets that lead nowhere but into this process, as event loops wake themselves with: a
+        # pair of Unix stream sockets. They cannot be bound, connected or sent to an address, and
+        # no descriptor can be sent through them.
+        "socketpair": [
+            *_only(0, AF_UNIX),
+            _load(1),
+            _op(AND, 0xF),
+            _jump(JEQ, SOCK_STREAM, 1, 0),
+            _op(RET, EPERM),
+            _op(RET, ALLOW),
+        ],
+        "sendto": [
+            *_only(4, 0),
+            _load(4, 1),
+            _jump(JEQ, 0, 1, 0),
+            _op(RET, EPERM),
+            _op(RET, ALLOW),
         ],
         "clone": [  # threads, with no flag that starting one does not need, and the fork of a case
             _load(0),
@@ -176,7 +201,7 @@ def _checks() -> dict[str, list[bytes]]:
             *_one_of(0, FORK_FLAGS, EPERM),
         ],
         # Duplicate and look. The flags of descriptors 0 to 2 are shared with later cases, so
-        # setting them (F_SETFL, and FIONBIO above) is a success that does nothing.
+        # setting them (F_SETFL) is a success that does nothing.
         "fcntl": [*_succeed(1, F_SETFL), *_one_of(1, (0, 1, 2, 3, 1030), EPERM)],
         "prctl": _one_of(0, (*NAMES, PR_SET_PDEATHSIG), EPERM),
         # Look at its own limits, and set those of data, stack and address space. With a CPU limit

@@ -42,10 +42,13 @@ import _thread
 import atexit
 import builtins
 import contextlib
+import ctypes
 import gc
+import io
 import math
 import mmap
 import os
+import re
 import resource
 import signal
 import struct
@@ -82,6 +85,8 @@ MAX_THREADS = 256
 # What a case costs is mostly its fork, and that grows with what the worker has imported: pages to
 # copy and shared libraries to map. So it imports little more than it needs itself.
 PRELOAD = ("collections", "functools", "itertools", "math", "operator", "re", "string", "typing")
+OUR_FRAMES = 6  # below the frame of a program's first line
+COMPILING_FRAMES = 1  # one is not there yet when it is compiled
 # Imported in the program process when the program names them, so that its cases need not. Some
 # load shared libraries from outside of Python's own folders, which no case may read.
 PRELOAD_IF_NAMED = (
@@ -89,6 +94,24 @@ PRELOAD_IF_NAMED = (
     b"decimal fractions hashlib heapq inspect json lzma numbers pickle pprint queue random secrets "
     b"statistics struct textwrap threading timeit traceback unicodedata uuid zlib"
 ).split()
+# Modules whose libraries lie outside of Python's own folders too, by the words that lead to them.
+LIBRARIES = {
+    b"zip": ("zlib", "bz2", "lzma"),  # gzip, zipfile, the zip codec; zip() as well, at little cost
+    **dict.fromkeys((b"tarfile", b"shutil"), ("zlib", "bz2", "lzma")),
+    **dict.fromkeys(
+        (b"cgi", b"imaplib", b"mailbox", b"nntplib", b"plistlib", b"smtp", b"import uu"), ("zlib",)
+    ),
+    b"sqlite3": ("sqlite3",),
+    b"ssl": ("ssl",),
+    b"hmac": ("hashlib",),
+    b"crypt": ("crypt",),
+    b"dbm": ("dbm.gnu", "dbm.ndbm"),
+    b"curses": ("curses", "curses.panel"),
+    b"readline": ("readline",),
+    b"import nis": ("nis",),
+    b"asyncio": ("asyncio", "ssl"),
+    b"multiprocessing": ("multiprocessing.pool", "multiprocessing.dummy"),
+}
 
 
 def main() -> None:
@@ -111,7 +134,12 @@ def main() -> None:
     sys.set_int_max_str_digits(0)  # contests print long integers
     os.environ.clear()
     sys.argv[:] = [FILENAME]
-    sys.setrecursionlimit(1000 + 5)  # the frames that are ours
+    hide_frames()
+    sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
+        io.BufferedWriter(Errors(2, "w", closefd=False)),
+        errors="backslashreplace",
+        line_buffering=True,
+    )
     cage = Cage(layers) if layers else None
     worker = _Worker(sock, cpu_seconds, wall_seconds, cage)
     warm_up()
@@ -143,6 +171,51 @@ def preload(names: Iterable[str]) -> None:
         sys.modules["random"].seed(0)
 
 
+def preload_named(source: bytes) -> None:
+    """Import what a program names and no case could import, or only at a cost for each."""
+    names = [name.decode() for name in PRELOAD_IF_NAMED if name in source]
+    for word, modules in LIBRARIES.items():
+        names += modules if word in source else ()
+    if names:
+        preload(names)
+    if b"multiprocessing" in source:
+        with contextlib.suppress(ImportError):
+            locks_of_threads()
+
+
+def locks_of_threads() -> None:
+    """Give multiprocessing locks for threads: its own need files, and no case has processes."""
+    import multiprocessing.context
+    import threading
+
+    for name in ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore", "Event", "Barrier"):
+        make = getattr(threading, name)
+        lock = lambda _, *arguments, make=make: make(*arguments)  # noqa: E731
+        setattr(multiprocessing.context.BaseContext, name, lock)
+        bound = getattr(multiprocessing.context._default_context, name)
+        setattr(sys.modules["multiprocessing"], name, bound)
+
+
+def hide_frames() -> None:
+    """Have a program's recursion limit count its own frames only, as in a plain interpreter."""
+    set_real, get_real = sys.setrecursionlimit, sys.getrecursionlimit
+    sys.setrecursionlimit = lambda limit: set_real(
+        limit + OUR_FRAMES if isinstance(limit, int) and 0 < limit < 1 << 30 else limit
+    )
+    sys.getrecursionlimit = lambda: get_real() - OUR_FRAMES
+    sys.setrecursionlimit(1000)
+
+
+class Errors(io.FileIO):
+    """stderr, which decides nothing: what no longer fits into it is dropped."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
 def warm_up() -> None:
     """Run a small program as a case would, so that what an interpreter caches is there for all.
 
@@ -156,7 +229,8 @@ def warm_up() -> None:
         os.lseek(0, 0, os.SEEK_SET)
         with open(0, closefd=False) as sys.stdin, open(1, "w", closefd=False) as sys.stdout:
             sys.__stdout__ = sys.stdout  # type: ignore[misc]
-            _run(code, {"__builtins__": builtins}, thorough=False)
+            _run(code, {"__builtins__": builtins})
+            _finish(0)
     sys.stdin, sys.stdout, sys.__stdout__ = streams  # type: ignore[misc]
 
 
@@ -284,8 +358,7 @@ class _Worker:
         self.running[0] = os.getpid()  # a program can be written to be endless to compile
         try:
             source = os.pread(0, os.lseek(0, 0, os.SEEK_END), 0)
-            if named := [name.decode() for name in PRELOAD_IF_NAMED if name in source]:
-                preload(named)
+            preload_named(source)
             # A net under watch(), which is finer. Each process counts from zero.
             set_limit(resource.RLIMIT_CPU, math.ceil(self.cpu_seconds) + 1)
             if self.cage:
@@ -295,13 +368,16 @@ class _Worker:
             self.reply(b"X", 0)
             os._exit(1)
         try:
+            sys.setrecursionlimit(1000 - COMPILING_FRAMES)  # which bounds the compiler, too
             code = compile(source, FILENAME, "exec", dont_inherit=True)
+            sys.setrecursionlimit(1000)
         except BaseException as error:
             _print_error(error)
             self.reply(b"S", 0)
             os._exit(0)
-        # Whether ending the interpreter may print: files that were not closed, __del__.
-        thorough = any(word in source for word in (b"open", b"Writer", b"Wrapper", b"__del__"))
+        thorough = may_print_at_its_end(source)
+        if LINUX:  # what a case has no memory behind must not be freed when it ends
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.shared))
         del source
         gc.freeze()
         self.running[0] = 0
@@ -331,7 +407,11 @@ class _Worker:
                     self.reply(b"X", 0)
                     leave(1)
                 closerange(3, end)
-                leave(_run(code, namespace, thorough))
+                status = _run(code, namespace)
+                if thorough or sys.stdout is not sys.__stdout__:
+                    gc.unfreeze()  # what the collector does not see is never finalized
+                    raise SystemExit(status)  # through all frames: the interpreter ends as usual
+                leave(_finish(status))
             running[0] = pid
             _, status = wait(pid, 0)
             running[0] = 0
@@ -340,19 +420,41 @@ class _Worker:
             write(sock, pack(b"C", status, spent - before, running[1]))
 
 
-def _run(code: CodeType, namespace: dict[str, Any], thorough: bool) -> int:
-    """Run a program, then what an interpreter does at its end; return the exit status."""
+# What a program must hold for its end to print more than sys.stdout's buffer: file objects that
+# nobody closed, finalizers, generators and coroutines that wait within `finally` or `with`, the
+# buffers of the C library; and what can hide one of these.
+_PRINTS_AT_END = re.compile(
+    rb"open|riter|rapper|Buffered|__del__|await|finalize|weakref|Handler|ctypes|exec|eval"
+    rb"|import_module|__import__"
+)
+
+
+def may_print_at_its_end(source: bytes) -> bool:
+    """Whether only the interpreter's own finalization will do, which costs as much as a fork.
+
+    Wrong only in that direction: a program that needs none is then merely slower.
+    """
+    pending = b"yield" in source and (b"finally" in source or b"with" in source)
+    return pending or _PRINTS_AT_END.search(source) is not None
+
+
+def _run(code: CodeType, namespace: dict[str, Any]) -> int:
+    """Run a program; return the exit status."""
     try:
         exec(code, namespace)
-        status = 0
     except SystemExit as stop:
-        status = _exit_status(stop.code)
+        return _exit_status(stop.code)
     except BaseException as error:
-        status = 1
         if sys.excepthook is sys.__excepthook__:
             _print_error(error)
         else:
             sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+def _finish(status: int) -> int:
+    """What an interpreter does at its end that a plain program can see; return the exit status."""
     if _thread._count():
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
@@ -361,12 +463,7 @@ def _run(code: CodeType, namespace: dict[str, Any], thorough: bool) -> int:
     except BaseException as error:
         if sys.stdout is not None and not getattr(sys.stdout, "closed", False):
             _print_error(error)
-            status = status or 120
-    if thorough or sys.stdout is not sys.__stdout__:
-        namespace.clear()
-        gc.collect()
-        with contextlib.suppress(BaseException):
-            sys.__stdout__.flush()  # type: ignore[union-attr]
+            return status or 120
     return status
 
 

@@ -1546,7 +1546,14 @@ def test_nothing_is_left_for_the_next_case_or_program(arena: Arena, name: str) -
 # Harmless where they succeed. (x86_64, aarch64, arguments); a text is a pointer to it.
 DOORS: dict[str, tuple[int, int, list[object]]] = {
     "socket": (41, 198, [1, 1, 0]),
-    "socketpair": (53, 199, [1, 1, 0, "pair------------"]),
+    "socketpair of datagrams": (53, 199, [1, 2, 0, "pair------------"]),
+    "socketpair of packets": (53, 199, [1, 5, 0, "pair------------"]),
+    "socketpair of another family": (53, 199, [16, 1, 0, "pair------------"]),
+    "sendto an address": (44, 206, [0, "x", 1, 0, "\x01\0/run/x\0", 9]),
+    "sendmsg": (46, 211, [0, "x" * 64, 0]),
+    "recvmsg": (47, 212, [0, "x" * 64, 0]),
+    "bind": (49, 200, [0, "\x01\0/tmp/x\0", 9]),
+    "connect": (42, 203, [0, "\x01\0/run/x\0", 9]),
     "bpf": (321, 280, [5, "x" * 128, 48]),
     "io_uring_setup": (425, 425, [1, "\0" * 120]),
     "userfaultfd": (323, 282, [1]),
