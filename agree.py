@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from data import Task
     from swarm import TaskFacts
 
 ABSENT = "(not there)"
@@ -59,6 +62,20 @@ def other_task(path: Path, saved: TaskFacts, cases_hash: str, messages_hash: str
         "the tasks and prompts of that run, --out for another folder, or --overwrite to "
         "begin anew"
     )
+
+
+def as_saved(tasks: Iterable[Task], facts: Mapping[str, TaskFacts]) -> list[Task]:
+    """Tasks under the ids that a journal has them by.
+
+    An id begins with the name of the task's file: in one that was renamed a task is known by its
+    cases, unless two tasks share them.
+    """
+    times = Counter(fact.cases_hash for fact in facts.values())
+    ids = {fact.cases_hash: fact.id for fact in facts.values() if times[fact.cases_hash] == 1}
+    return [
+        task if task.id in facts else replace(task, id=ids.get(task.cases_hash, task.id))
+        for task in tasks
+    ]
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -6,15 +6,19 @@ import asyncio
 import random
 from dataclasses import replace
 
-from journal import Journal
+from data import Task
+from journal import Journal, JournalError
 from judge import Judge
 from rows import rescues
-from settings import CALIBRATION_SIZE, Config, read_tasks
+from settings import CALIBRATION_SIZE, Config, saved_tasks
 from swarm import Key, Record
 
 
 async def judge_extra(config: Config, journal: Journal, judge: Judge) -> None:
-    """Judge each rescued program on the cases that are neither visible nor hidden."""
+    """Judge each rescued program on the cases that are neither visible nor hidden.
+
+    A task that is not among the run's tasks any more is left out.
+    """
     missing = [
         record
         for record in rescues(journal)
@@ -23,7 +27,8 @@ async def judge_extra(config: Config, journal: Journal, judge: Judge) -> None:
     if not missing:
         return
     ids = {record.key.task for record in missing}
-    tasks = {task.id: task for task in read_tasks(config, ids=ids, extra=True).tasks}
+    tasks = saved_tasks(config, journal, ids, extra=True)
+    missing = [record for record in missing if _same(journal, tasks.get(record.key.task))]
 
     async def one(record: Record) -> None:
         task, rollout = tasks[record.key.task], journal.get(record.key)
@@ -56,7 +61,13 @@ async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
         if ("hidden", task, program) not in journal.checks
     ]
     ids = {key.task for key in chosen}
-    tasks = {task.id: task for task in read_tasks(config, ids=ids).tasks} if chosen else {}
+    tasks = saved_tasks(config, journal, ids)
+    for name in sorted(ids):
+        if not _same(journal, tasks.get(name)):
+            raise JournalError(
+                f"{journal.path} has rollouts of {name}, which is not among the tasks read, or has "
+                "other cases there: give the --tasks of the run"
+            )
 
     async def one(key: Key) -> None:
         rollout = journal.get(key)
@@ -67,3 +78,8 @@ async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
         journal.add_check("hidden", key.task, program, found.hidden_passed, found.hidden_total)
 
     await asyncio.gather(*map(one, chosen))
+
+
+def _same(journal: Journal, task: Task | None) -> bool:
+    """Whether a task is there and has the cases that its rollouts were judged on."""
+    return task is not None and task.cases_hash == journal.facts[task.id].cases_hash

@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import report
+from agree import as_saved
 from checks import calibrate, judge_extra
 from data import DataError, Loaded
 from descriptors import A_WORKER, SPARE, raise_limit
@@ -55,10 +56,12 @@ from settings import (
     REGRADE,
     REUSE,
     Config,
+    kind_of_source,
     parse,
     place_of,
     read_tasks,
     saved_config,
+    saved_tasks,
     shaping_settings,
 )
 from stopping import LeavingJudge, stopping_on_signals
@@ -66,6 +69,7 @@ from streams import fill, settle
 from swarm import (
     Prompts,
     SearchError,
+    Shape,
     Swarm,
     TaskFacts,
 )
@@ -73,6 +77,7 @@ from swarm import (
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
 
+JUDGED_BY = ("recipe", "python")  # settings that come from no flag, and decide verdicts
 PROMPTS = Path(__file__).parent / "prompts"
 
 USER_ERRORS = (
@@ -182,6 +187,8 @@ async def sample(config: Config, policy: Endpoint | ScriptedPolicy, loaded: Load
         journal = stack.enter_context(
             Journal.open(config.folder, settings, overwrite=config.overwrite)
         )
+        if config.limit is None:  # a limit chooses by ids
+            loaded = replace(loaded, tasks=as_saved(loaded.tasks, journal.facts))
         begin(config, journal, loaded, prompts, environment(sandbox_line, policy.line))
         try:
             await search(config, journal, loaded, prompts, policy, judge)
@@ -202,8 +209,9 @@ def begin(
     if journal.facts and not any(task.id in journal.facts for task in loaded.tasks):
         raise JournalError(
             f"{journal.path} has rollouts of other tasks, such as {next(iter(journal.facts))}, "
-            f"and {loaded.source} has {loaded.tasks[0].id}: the ids begin with the file's name; "
-            "use the tasks of that run, --out for another folder, or --overwrite to begin anew"
+            f"and {loaded.source} has {loaded.tasks[0].id}: use the tasks of that run (with "
+            "--limit also the file's old name, which is in the ids), --out for another folder, or "
+            "--overwrite to begin anew"
         )
     for task in loaded.tasks:
         messages = prompts.fresh(task)
@@ -268,10 +276,12 @@ async def judge_again(asked: Config) -> None:
         sandbox=sandbox,
         judge_workers=asked.judge_workers,
     )
-    if not asked.regrade and settings["python"] != PYTHON:
+    judged_by, now = [settings.get(name) for name in JUDGED_BY], [RECIPE_VERSION, PYTHON]
+    if not asked.regrade and judged_by != now:
         raise JournalError(
-            f"the programs of {saved.path} were judged by Python {settings['python']} and this is "
-            f"{PYTHON}: use that one, or judge all of them again with --regrade --calibrate"
+            f"the programs of {saved.path} were judged by recipe {judged_by[0]} and Python "
+            f"{judged_by[1]}, and this is recipe {now[0]} and Python {now[1]}: use those, or judge "
+            "all of them again with --regrade --calibrate"
         )
     async with contextlib.AsyncExitStack() as stack:
         judge, sandbox_line = await open_judge(config, stack)
@@ -285,10 +295,16 @@ async def judge_again(asked: Config) -> None:
 
 async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_line: str) -> None:
     """Today's judge and limits take the place of those of the run."""
-    tasks = {task.id: task for task in read_tasks(config, ids=journal.facts).tasks}
+    tasks = saved_tasks(config, journal, journal.facts)
     today = {"limits": asdict(config.limits), "sandbox": config.sandbox}
     say(f"judging the programs of {journal.saved + journal.waiting:,} rollouts again")
-    settings = {**journal.settings, **today, "recipe": RECIPE_VERSION, "python": PYTHON}
+    settings = {
+        **asdict(Shape.of(journal.settings)),
+        **journal.settings,
+        **today,
+        "tasks": kind_of_source(journal.settings["tasks"]),
+        **dict(zip(JUDGED_BY, (RECIPE_VERSION, PYTHON), strict=True)),
+    }
     with bar(journal.saved + journal.waiting, "programs") as shown:
         graded = await regrade(journal, judge, tasks, settings, shown.update)
     load = journal.load or {}
@@ -337,7 +353,7 @@ def export_rows(asked: Config, journal: Journal) -> None:
     config = saved_config(journal, asked)
     export = Export(
         journal,
-        lambda: read_tasks(config, ids=journal.facts).tasks,
+        lambda: list(saved_tasks(config, journal, journal.facts).values()),
         asked.max_rows_per_task,
         asked.require_extra,
     )

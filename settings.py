@@ -10,7 +10,8 @@ from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from data import Loaded, load_tasks
+from agree import as_saved
+from data import Loaded, Task, load_tasks
 from export import KINDS
 from journal import Journal, JournalError
 from judge import Limits, Sandbox, add_limit_flags, limits_from, sandbox_from
@@ -316,7 +317,7 @@ def shaping_settings(
     """What shapes a rollout or its verdict: a saved run goes on only when all of it is equal."""
     return {
         "recipe": RECIPE_VERSION,
-        "tasks": "files" if _local(loaded) else loaded.source,
+        "tasks": kind_of_source(loaded.source),
         "cases": "visible: public + 8 generated; hidden: private + 32 generated",
         "sampling": sampling,
         "prompts": prompts.hashes,
@@ -329,16 +330,14 @@ def shaping_settings(
     }
 
 
-def _local(loaded: Loaded) -> bool:
-    return Path(loaded.source).is_absolute()
+def kind_of_source(source: str) -> str:
+    """What of a source of tasks is a setting. Where files lie is none: the cases are compared."""
+    return "files" if Path(source).is_absolute() else source
 
 
 def place_of(config: Config, loaded: Loaded) -> str | None:
-    """--tasks for a later --regrade, from whatever folder that is started.
-
-    Where files lie is no setting of the run: the cases of each task are compared.
-    """
-    return loaded.source if _local(loaded) else config.tasks
+    """--tasks for a later --regrade, from whatever folder that is started."""
+    return loaded.source if kind_of_source(loaded.source) == "files" else config.tasks
 
 
 def saved_config(journal: Journal, asked: Config) -> Config:
@@ -363,3 +362,16 @@ def read_tasks(
     return load_tasks(
         config.tasks, config.splits, limit=limit, seed=config.seed, ids=ids, extra=extra
     )
+
+
+def saved_tasks(
+    config: Config, journal: Journal, ids: Collection[str], *, extra: bool = False
+) -> dict[str, Task]:
+    """Tasks of a journal by their ids there, also from a file that was renamed since."""
+    found = {task.id: task for task in read_tasks(config, ids=ids, extra=extra).tasks}
+    if len(found) < len(ids) and config.tasks not in (None, "toy"):
+        everything = replace(config, limit=None)
+        facts = {name: journal.facts[name] for name in ids if name not in found}
+        renamed = as_saved(read_tasks(everything, extra=extra).tasks, facts)
+        found.update({task.id: task for task in renamed if task.id in facts})
+    return found

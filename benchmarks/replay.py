@@ -1,10 +1,12 @@
 """How fast a journal is read back, and what it takes of memory.
 
-    python benchmarks/replay.py                       35,000 rollouts of 4 kB
-    python benchmarks/replay.py --rollouts 1500000 --size 500      the train split, shorter texts
+    python benchmarks/replay.py            35,000 rollouts of 4 kB: the test and valid splits
+    python benchmarks/replay.py --train    1,500,000 of 500 characters: the train split
+    python benchmarks/replay.py --rollouts 1500000 --size 4000    25 GB of disk
 
-Writes a journal as a run does (each reply before and after it is judged), reads it back in a new
-process, and prints both.
+Writes a journal as a run does (each reply before and after it is judged); then a new process each
+reads it as --reuse does, opens it as a run does that goes on (which leaves out the replies that
+were judged), and reads what that left.
 """
 
 from __future__ import annotations
@@ -24,10 +26,11 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from journal import Journal
 from judge import Failure, Judgement
 from policy import Reply
-from swarm import Key, Rollout, Shape, TaskFacts
+from swarm import Key, Rollout, Shape, TaskFacts, derive_seed
 
 SHAPE = Shape()
 
+SETTINGS = {"seed": 0}
 WORDS = ["for", "i", "in", "range(n):", "print(x)", "\n", "we need", "the sum", '"', "a[i] +=", "é"]
 
 
@@ -45,7 +48,7 @@ def write(folder: Path, rollouts: int, size: int) -> int:
         places += [(arm, number, p) for number in range(SHAPE.rounds) for p in range(SHAPE.group)]
     failure = Failure(2, False, "wrong answer", "1 2", "3", "4")
     judgement = Judgement("wrong answer", 3, 9, 0, 40, failure, 0.25)
-    with Journal.open(folder, {"seed": 0}) as journal:
+    with Journal.open(folder, SETTINGS) as journal:
         for number in range(-(-rollouts // len(places))):
             task = f"train/{number}_A"
             facts = TaskFacts(task, str(number), 1500, 9, 40, 1, "c" * 16, "m" * 16)
@@ -55,7 +58,8 @@ def write(folder: Path, rollouts: int, size: int) -> int:
                 reply = Reply(
                     cut(size // 2) + program, "", "stop", None, 700, 900, None, rng.random()
                 )
-                key, seed = Key(arm, task, round_, particle), rng.getrandbits(53)
+                key = Key(arm, task, round_, particle)
+                seed = derive_seed(0, key)
                 rollout = Rollout(key, seed, "m" * 16, reply, program, None)
                 journal.append(rollout)
                 journal.append(replace(rollout, judgement=judgement))
@@ -68,17 +72,19 @@ def memory(field: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(field)) * 1024
 
 
-def read(folder: Path) -> None:
+def replay(folder: Path, goes_on: bool) -> None:
     before = memory("VmRSS")
     started, cpu = time.perf_counter(), time.process_time()
-    with Journal.read(folder) as journal:
+    how = "opened to go on" if goes_on else "read"
+    with Journal.open(folder, SETTINGS) if goes_on else Journal.read(folder) as journal:
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         found = sum(map(len, journal.records.values()))
         after = memory("VmHWM")
     print(
-        f"{found:,} rollouts read back in {seconds:.1f} s ({cpu:.1f} s of CPU); the process took "
-        f"at most {after / 2**20:.0f} MiB, {before / 2**20:.0f} MiB of them for the imports: "
-        f"{(after - before) / found:.0f} bytes a rollout"
+        f"{os.path.getsize(journal.path) / 1e6:,.0f} MB, {found:,} rollouts {how} in "
+        f"{seconds:.1f} s ({cpu:.1f} s of CPU); the process took at most {after / 2**20:.0f} MiB, "
+        f"{before / 2**20:.0f} MiB of them for the imports: {(after - before) / found:.0f} bytes "
+        "a rollout"
     )
 
 
@@ -86,15 +92,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Read back a journal of a full run.")
     parser.add_argument("--rollouts", type=int, default=35_000, help="(default: 35000)")
     parser.add_argument("--size", type=int, default=4000, help="characters each (default: 4000)")
-    parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--train", action="store_true", help="the train split's 1,500,000")
+    parser.add_argument("--replay", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.read:
-        read(options.read)
+    if options.replay:
+        replay(Path(options.replay[0]), options.replay[1] == "open")
         return
+    if options.train:
+        options.rollouts, options.size = 1_500_000, 500
     with tempfile.TemporaryDirectory() as folder:
         size = write(Path(folder), options.rollouts, options.size)
         print(f"journal of {size / 1e6:,.0f} MB")
-        subprocess.run([sys.executable, __file__, "--read", folder], check=True)
+        for how in ("read", "open", "read"):
+            subprocess.run([sys.executable, __file__, "--replay", folder, how], check=True)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import json
 import os
 import random
 import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -253,6 +255,93 @@ async def disturb_a_run_that_hangs(out: Path) -> None:
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert not saved(out)
+
+
+def test_a_run_that_is_stopped_leaves_its_judge(tmp_path):
+    asyncio.run(stop_a_run_that_judges(tmp_path / "out"))
+
+
+async def stop_a_run_that_judges(out: Path) -> None:
+    endless = "```python\nn = input()\nwhile True: pass\n```"
+
+    def answer(request: Request) -> Answer:
+        return stream(endless if request.user.startswith("Solve") else "ready")
+
+    flags = ["--tasks", "toy", "--limit", "2", "--cpu-seconds", "100000", "--overwrite"]
+    async with Server(answer) as server:
+        process = start(*flags, "--base-url", server.base_url, out=out)
+        while process.poll() is None and len(saved(out, "reply")) < 16:
+            await asyncio.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        report, told = await asyncio.to_thread(process.communicate, timeout=100)
+    assert (process.returncode, report) == (130, "")
+    assert "Traceback" not in told
+    assert "stopping: no request is in flight" in told
+    assert f"0 rollouts are saved in {out}/rollouts.jsonl, and 16 replies for the judge" in told
+    (way,) = (line for line in told.splitlines() if line.startswith("to go on: "))
+    assert "--cpu-seconds 100000" in way
+    assert "--overwrite" not in way  # it would set aside what was just paid for
+
+
+def test_a_spent_budget_names_a_command_that_goes_on(server, tmp_path):
+    out = tmp_path / "out"
+    flags = ["--tasks", "toy", "--limit", "2", "--arms", "resample", "--cpu-seconds", "0.5"]
+    _, told = run(*flags, *server.flags, "--max-total-tokens", "3000", out=out, code=130)
+    for _ in range(20):
+        (way,) = (line for line in told.splitlines() if line.startswith("to go on: "))
+        words = shlex.split(way.removeprefix("to go on: "))
+        done = subprocess.run(words, cwd=out.parent, capture_output=True, text=True)
+        told = done.stderr
+        if done.returncode == 0:
+            break
+    assert done.returncode == 0
+    assert len(saved(out)) > 16
+
+
+def test_tasks_are_known_by_their_content_wherever_their_file_lies(server, tmp_path):
+    tasks = load_tasks("toy", limit=2).tasks
+    (tmp_path / "old").mkdir()
+    write(tmp_path / "old" / "mine.parquet", *(marked(task, "1 1") for task in tasks))
+    out = tmp_path / "out"
+    flags = [*server.flags, "--arms", "resample", "--cpu-seconds", "0.5"]
+    run("--tasks", "old/mine.parquet", *flags, out=out)
+    before = results(out)
+    run("--regrade", out=out)  # from the folder of the run
+    asked = len(server.log())
+    for place in ("new/mine.parquet", "renamed.parquet"):
+        moved = tmp_path / place
+        moved.parent.mkdir(exist_ok=True)
+        next(tmp_path.glob("*/mine.parquet")).rename(moved)
+        run("--tasks", str(moved), *flags, out=out)
+        assert len(server.log()) == asked
+        _, told = run("--regrade", out=out)
+        assert "0 of " in told
+        assert results(out)["arms"] == before["arms"]
+        assert results(out)["tasks"] == before["tasks"] == 2
+    moved.rename(tmp_path / "again.parquet")
+    _, told = run("--regrade", out=out, code=1)
+    assert "renamed.parquet: no such file" in told
+    run("--regrade", "--tasks", "again.parquet", out=out)
+    write(tmp_path / "other.parquet", *(marked(task, "2 2") for task in tasks))
+    for flags_ in (["--regrade", "--tasks", "other.parquet"], ["--tasks", "other.parquet", *flags]):
+        _, told = run(*flags_, out=out, code=1)
+        assert "error: " in told
+        assert "--tasks" in told or "tasks of that run" in told
+    assert len(server.log()) == asked
+
+
+def test_a_run_judged_by_another_python_is_not_calibrated(undisturbed, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(undisturbed, out)
+    path = out / "rollouts.jsonl"
+    header, rest = path.read_text().split("\n", 1)
+    fields = json.loads(header)
+    fields["settings"]["python"] = "3.9"
+    path.write_text(json.dumps(fields) + "\n" + rest)
+    _, told = run("--reuse", "--calibrate", out=out, code=1)
+    assert "Python 3.9" in told
+    assert "--regrade --calibrate" in told
+    run("--reuse", out=out)
 
 
 def test_changed_settings_are_refused_by_name(server, undisturbed):

@@ -5,6 +5,7 @@ import gc
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -15,11 +16,11 @@ from pathlib import Path
 import pytest
 
 from data import Case, Task
-from journal import Journal, JournalError
+from journal import Journal, JournalError, check_folder
 from judge import Failure, JudgeFault, Judgement
 from policy import Reply
 from regrade import regrade
-from swarm import Key, Record, Rollout, TaskFacts
+from swarm import Key, Record, Rollout, TaskFacts, derive_seed
 
 ROOT = Path(__file__).parent.parent
 SETTINGS = {"model": "m", "sampling": {"temperature": 1.0, "max_tokens": 2048}, "splits": ("a",)}
@@ -306,6 +307,161 @@ def test_a_file_that_is_no_journal_is_left_alone(tmp_path):
     (tmp_path / "rollouts.jsonl").write_text('{"kind": "header", "format": 9, "settings": {}}\n')
     with pytest.raises(JournalError, match="has format 9"):
         Journal.open(tmp_path, SETTINGS)
+
+
+def test_the_advice_on_a_damaged_line_works(tmp_path):
+    fill(tmp_path)
+    path = tmp_path / "rollouts.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*whole[:4], b"{}\n", *whole[4:]]))
+    with pytest.raises(JournalError) as error:
+        Journal.open(tmp_path, SETTINGS)
+    command = re.search(r"\((sed .*?)\)", str(error.value))[1]
+    subprocess.run(["bash", "-c", command], check=True)
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        assert len(records(journal)) == 3
+    assert b"{}\n" in (tmp_path / "rollouts.jsonl.bak").read_bytes()
+
+
+def test_a_lost_header_is_not_answered_with_deleting_lines(tmp_path):
+    fill(tmp_path)
+    path = tmp_path / "rollouts.jsonl"
+    header, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(rest))
+    for opened in (Journal.read, lambda out: Journal.open(out, SETTINGS)):
+        with pytest.raises(JournalError, match="first line was lost") as error:
+            opened(tmp_path)
+        assert "sed" not in str(error.value)
+    assert path.read_bytes() == b"".join(rest)
+    path.write_bytes(header + b"".join(rest))
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        assert len(records(journal)) == 3
+
+
+def of_run(seed: int, particle: int, *, judged: bool = True) -> Rollout:
+    key = rollout(particle).key
+    made = rollout(particle, seed=derive_seed(seed, key))
+    return made if judged else replace(made, judgement=None)
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_rollouts_of_another_run_put_into_the_file_are_refused(tmp_path, judged):
+    for seed in (0, 1):
+        settings = {"seed": seed}
+        with Journal.open(tmp_path / str(seed), settings) as journal:
+            for particle in range(seed * 4, seed * 4 + 4):
+                journal.append(of_run(seed, particle, judged=judged))
+    path, other = (tmp_path / name / "rollouts.jsonl" for name in "01")
+    appended = other.read_bytes().splitlines(keepends=True)[2:]
+    path.write_bytes(path.read_bytes() + b"".join(appended))
+    for opened in (Journal.read, lambda out: Journal.open(out, {"seed": 0})):
+        with pytest.raises(JournalError, match="line 7 is a rollout of another run"):
+            opened(tmp_path / "0")
+
+
+def test_seeds_of_another_version_are_taken(tmp_path):
+    for _ in range(2):
+        with Journal.open(tmp_path, {"seed": 0}) as journal:
+            journal.append(rollout(0))
+            journal.append(of_run(0, 1))
+    with Journal.open(tmp_path, {"seed": 0}) as journal:
+        assert len(records(journal)) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "way"),
+    [
+        ({"limits": {"memory_mb": 256}}, "--regrade --out FOLDER --memory-mb 256"),
+        ({"sandbox": False}, "--regrade --out FOLDER --sandbox off"),
+        ({"python": "3.14"}, "--regrade --out FOLDER"),
+        ({"recipe": 2, "sandbox": "partial"}, "--regrade --out FOLDER --sandbox partial"),
+        ({"seed": 1, "python": "3.14"}, "run with the old ones"),
+    ],
+)
+def test_other_settings_name_the_way_on(tmp_path, changed, way):
+    settings = {"recipe": 1, "seed": 0, "limits": {"memory_mb": 1024}, "sandbox": True}
+    settings["python"] = "3.11"
+    Journal.open(tmp_path, settings).close()
+    with pytest.raises(JournalError) as error:
+        Journal.open(tmp_path, {**settings, **changed})
+    assert way.replace("FOLDER", str(tmp_path)) in str(error.value)
+
+
+def judged_twice(folder: Path, count: int) -> None:
+    """Each reply before and after it was judged, and one that was not."""
+    with Journal.open(folder, SETTINGS) as journal:
+        journal.add_task(FACTS, MESSAGES)
+        for particle in range(count):
+            made = rollout(particle, text=f"reply {particle}" * 50)
+            journal.append(replace(made, judgement=None))
+            journal.append(made)
+        journal.add_load({"read": 1})
+        journal.append(unjudged(count))
+        journal.add_check("extra", "t/1_A", 1, 2, 3)
+
+
+def test_replies_that_were_judged_are_left_out_at_a_start(tmp_path, monkeypatch):
+    judged_twice(tmp_path, 20)
+    before = lines(tmp_path)
+    Journal.open(tmp_path, SETTINGS).close()  # a small file is left as it is
+    assert lines(tmp_path)[:-1] == before
+    monkeypatch.setattr("journal.COMPACT_BYTES", 1)
+    reader = Journal.read(tmp_path)
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        replies = [line for line in lines(tmp_path) if line["kind"] == "reply"]
+        assert [line["particle"] for line in replies] == [20]
+        assert len(records(journal)) == 20
+        for particle in range(20):
+            found = journal.get(Key("base", "t/1_A", 0, particle))
+            assert found.reply.text == f"reply {particle}" * 50
+        assert journal.get(Key("base", "t/1_A", 0, 20)).judgement is None
+        assert journal.fresh_messages("t/1_A") == MESSAGES
+        journal.append(rollout(20))
+    kept = [line for line in before if line["kind"] != "reply" or line["particle"] == 20]
+    assert [line for line in lines(tmp_path) if line["kind"] != "sitting"][: len(kept) - 1] == [
+        line for line in kept if line["kind"] != "sitting"
+    ]
+    with reader:  # one that had the old file open goes on with it
+        assert reader.get(Key("base", "t/1_A", 0, 3)).reply.text == "reply 3" * 50
+    with Journal.read(tmp_path) as journal:
+        assert len(records(journal)) == 21
+        assert journal.checks == {("extra", "t/1_A", 1): (2, 3)}
+    assert not (tmp_path / "rollouts.new").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_what_ends_leaving_out_early_leaves_the_file(tmp_path, monkeypatch, error):
+    judged_twice(tmp_path, 5)
+    before = (tmp_path / "rollouts.jsonl").read_bytes()
+
+    def fail(self: Path, target: Path) -> None:
+        raise error
+
+    monkeypatch.setattr("journal.COMPACT_BYTES", 1)
+    monkeypatch.setattr(Path, "replace", fail)
+    if isinstance(error, OSError):
+        with Journal.open(tmp_path, SETTINGS) as journal:
+            assert len(records(journal)) == 5
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            Journal.open(tmp_path, SETTINGS)
+    assert (tmp_path / "rollouts.jsonl").read_bytes().startswith(before)
+    assert not (tmp_path / "rollouts.new").exists()
+
+
+def test_a_folder_that_is_not_ours_is_refused(tmp_path):
+    outputs = ("results.json", "rescued.jsonl")
+    check_folder(tmp_path / "new" / "one", outputs)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "other.txt").write_text("x")
+    check_folder(tmp_path, outputs)
+    (tmp_path / "rescued.jsonl").write_text("x")
+    with pytest.raises(JournalError, match=r"holds rescued\.jsonl and not the rollouts\.jsonl"):
+        check_folder(tmp_path, outputs)
+    fill(tmp_path)
+    check_folder(tmp_path, outputs)
+    with pytest.raises(JournalError, match="not a folder"):
+        check_folder(tmp_path / "other.txt" / "out", outputs)
 
 
 def test_nothing_to_read(tmp_path):

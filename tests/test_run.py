@@ -1,18 +1,28 @@
 """The command line: flags, mistakes, and errors that end with one line."""
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
+import signal
+import struct
 import subprocess
 import sys
+import termios
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from data import DataError, load_tasks
+from judge import JudgeFault, Limits, default_workers
+from policy import BudgetSpent, PolicyError, Stopped
+from policy.key import DEFAULT_BASE_URL, find_key
 from progress import Progress
-from run import git_commit
+from run import git_commit, to_go_on
 from settings import Config, parse
 from swarm import Key, Record
 
@@ -163,6 +173,146 @@ def test_an_error_of_the_user_is_one_line(argv, said, tmp_path):
     assert said in last
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def started(*argv: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """run.py without a key, a home or a network."""
+    return subprocess.run(
+        [sys.executable, *argv],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"], "HF_ENDPOINT": "http://127.0.0.1:9", **env},
+    )
+
+
+def test_flags_folder_and_key_are_looked_at_before_the_tasks(tmp_path):
+    run, out = str(ROOT / "run.py"), str(tmp_path / "out")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "results.json").write_text("theirs")
+    key = {"WHILEAI_API_KEY": "x", "HF_HOME": str(tmp_path / "hub")}
+    for argv, env, said in (
+        ([run, "--out", str(tmp_path / "taken")], key, "holds results.json and not the"),
+        ([run, "--out", out], {}, "no key for the hosted model"),
+        ([run, "--out", out, "--base-url", "ftp://x"], key, "http://"),
+        ([run, "--out", out], key, "can't get the test split"),
+    ):
+        done = started(*argv, **env)
+        assert done.returncode == 1
+        (line,) = done.stderr.splitlines()  # and no line of the hub's client
+        assert line.startswith("error: ")
+        assert said in line
+        assert not (tmp_path / "out").exists()
+    assert (tmp_path / "taken" / "results.json").read_text() == "theirs"
+
+
+def test_a_home_is_known_by_its_sign(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert parse(["--out=~/x"]).folder == tmp_path / "x"
+
+
+def test_a_run_by_a_user_without_a_home(tmp_path, monkeypatch, capsys):
+    def no_home(self: Path) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", no_home)
+    monkeypatch.setattr(Path, "home", no_home)
+    for name in ("WHILEAI_API_KEY", "WHILEAI_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit):
+        parse(["--out", "~/x"])
+    assert "home" in capsys.readouterr().err.splitlines()[-1]
+    with pytest.raises(PolicyError, match="no key"):
+        find_key(DEFAULT_BASE_URL)
+    with pytest.raises(DataError, match="home"):
+        load_tasks("~/x.parquet")
+
+
+@pytest.mark.parametrize("safe", [["-P"], []])
+def test_the_project_is_found_whatever_the_path_holds(safe, tmp_path):
+    done = started(*safe, str(ROOT / "run.py"), "--reuse", "--out", str(tmp_path),
+                   **({} if safe else {"PYTHONSAFEPATH": "1"}))  # fmt: skip
+    assert "error: nothing is saved" in done.stderr
+
+
+def test_control_c_while_modules_are_imported_is_no_traceback(tmp_path):
+    code = """
+import runpy, signal, sys, os
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "numpy":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+sys.argv = [sys.argv[1], "--reuse"]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+    done = started("-c", code, str(ROOT / "run.py"), PYTHONPATH=str(ROOT))
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
+
+
+def test_workers_are_counted_where_the_affinity_is_refused(monkeypatch):
+    def refuse(pid: int) -> set[int]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_getaffinity", refuse, raising=False)
+    assert default_workers(Limits()) >= 1
+
+
+def test_the_way_on_is_a_command_that_works(monkeypatch):
+    def way(line: str, error: BaseException, workers: int = 2) -> str:
+        monkeypatch.setattr(sys, "orig_argv", line.split())
+        config = parse(line.split()[2:])
+        return to_go_on(config, error, workers)
+
+    stopped = Stopped("no new request is started")
+    assert way("python3 run.py --seed 1 --overwrite", stopped) == "python3 run.py --seed 1"
+    spent = BudgetSpent("spent")
+    expected = "python run.py --limit 3 --max-total-tokens 2000"
+    assert way("python run.py --max-total-tokens 1000 --limit 3", spent) == expected
+    assert way("python run.py --max-total-tokens=1000 --limit 3", spent) == expected
+    short = JudgeFault("is memory short?")
+    assert way("python run.py", short) == "python run.py --judge-workers 1"
+    assert way("python run.py --judge-workers 8", short, 8) == "python run.py --judge-workers 1"
+    assert way("python run.py --judge-workers 1", short, 1) == "python run.py --judge-workers 1"
+
+
+def test_the_bar_and_its_facts_fit_80_columns(tmp_path):
+    """In a real terminal of 80 columns, and every fact is on it."""
+    code = """
+import sys, time
+from types import SimpleNamespace
+from progress import Progress
+from test_run import record
+policy = SimpleNamespace(in_flight=1024, retries=31)
+progress = Progress(planned=34000, saved=12000, policy=policy)
+arms = ["resample", "solo", "ring", "star", "von-neumann", "noise-1", "noise-2"]
+for number in range(300):
+    for arm in arms:
+        progress.add(record(0, task=f"t/{number}", arm=arm))
+progress.facts.show(progress.rescues(), progress.state(progress.started + 9))
+progress.close()
+"""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=theirs, stderr=theirs,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"},
+    )  # fmt: skip
+    os.close(theirs)
+    screen = b""
+    with contextlib.suppress(OSError):
+        while chunk := os.read(ours, 65536):
+            screen += chunk
+    os.close(ours)
+    assert process.wait() == 0
+    shown = re.split(r"[\r\n]|\x1b\[A", screen.decode())
+    assert max(map(len, shown)) <= 80
+    assert any(
+        "rescues: resample 300 ring 300 solo 300 star 300 von-neumann 300 noise 300/300" in line
+        for line in shown
+    )
+    assert any("100% truncated, 1024 in flight, 31 retries" in line for line in shown)
+    bars = [line for line in shown if "/34000" in line]
+    assert max(line.count("█") for line in bars) >= 5
 
 
 def record(particle: int, *, task: str = "t/1", arm: str = "base", reply: int = 1) -> Record:
