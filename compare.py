@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import decimal
 import itertools
+import json
 import math
 import re
 from collections.abc import Iterator
+from typing import Any
 
 _NUMBER = re.compile(rb"[+-]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][+-]?\d++)?")
 _INTEGER = re.compile(rb"[+-]?\d++")
@@ -98,6 +100,60 @@ def _near_integer(expected: bytes, got: bytes) -> bool:
     if not have.is_finite() or abs(want.adjusted() - have.adjusted()) > 1:
         return False  # and its digits, written out, could be too many to hold
     return exact.subtract(want, have).copy_abs() <= _TOLERANCE
+
+
+# --- values ---
+
+
+class _Number(str):
+    """A number as it stands in a JSON text."""
+
+
+def same_value(expected: str, got: bytes, any_case: bool = False) -> bool:
+    """Whether two JSON texts hold the same value.
+
+    Numbers are compared as `same_output` does, so that 2 is 2.0 and digits are never lost; true
+    and false are 1 and 0, as in Python. Strings are equal letter by letter (with `any_case` in
+    both cases), lists item by item, objects whatever the order of their keys. What is no JSON is
+    equal to nothing.
+    """
+    try:
+        wanted, printed = _value(expected), _value(got.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return False
+    pairs = [(wanted, printed)]
+    while pairs:  # no recursion: a value can be nested deeply
+        want, have = (_plain(value) for value in pairs.pop())
+        if isinstance(want, _Number) and isinstance(have, _Number):
+            same = want == have or _same_number(want.encode(), have.encode())
+        elif type(want) is not type(have):
+            same = False
+        elif isinstance(want, list):
+            same = len(want) == len(have)
+            pairs += zip(want, have, strict=False)
+        elif isinstance(want, dict):
+            same = want.keys() == have.keys()
+            pairs += [(value, have.get(key)) for key, value in want.items()]
+        elif isinstance(want, str) and any_case:
+            same = want == have or _lowered(want) == _lowered(have)
+        else:
+            same = want == have
+        if not same:
+            return False
+    return True
+
+
+def _value(text: str) -> Any:
+    return json.loads(text, parse_int=_Number, parse_float=_Number, parse_constant=_Number)
+
+
+def _lowered(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass").lower()  # of ASCII letters only
+
+
+def _plain(value: Any) -> Any:
+    """True and false as numbers."""
+    return _Number(int(value)) if isinstance(value, bool) else value
 
 
 # --- letters in any case ---

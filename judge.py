@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from checkers import CheckerFault, Checkers, checker_limits
 from compare import same_output
 from replies import extract_program
 from sandbox.channel import Limits, Worker, WorkerLost
@@ -42,6 +43,7 @@ if sys.platform != "win32":  # which has no fork: Judge says so
 
 # What the judge offers, its own and that of the rooms below.
 __all__ = [
+    "CheckerFault",
     "Failure",
     "Judge",
     "JudgeFault",
@@ -172,6 +174,7 @@ class Judge:
         self._threads = ThreadPoolExecutor(self.workers, "judge")
         self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()
         self._all: set[Worker] = set()
+        self._checkers = Checkers(self._start_checker, self._drop)
         self._closing = False
         self._jobs: dict[tuple[bytes, str, bool], asyncio.Future[Judgement]] = {}
 
@@ -208,6 +211,8 @@ class Judge:
 
         Raises:
             JudgeFault: the judge failed, on each of several fresh workers.
+            CheckerFault: the task's checker gave no answer, so that nothing can be said of any
+                program on this task.
         """
         if program is None or not program.strip():
             return Judgement("no program", 0, len(task.visible), 0, len(task.hidden), None, 0.0)
@@ -239,9 +244,14 @@ class Judge:
             worker: Worker | None = None
             try:
                 worker = self._take(fresh=attempt > 0)
-                judgement = Trial(worker, task, self.limits).run(source, every_case)
+                trial = Trial(worker, task, self.limits, self._checkers.accepts)
+                judgement = trial.run(source, every_case)
                 self._idle.put(worker)
                 return judgement
+            except CheckerFault as fault:
+                if worker:
+                    self._drop(worker)
+                raise CheckerFault(f"the checker of {task.id} gave no answer: {fault}") from None
             except (OSError, WorkerLost) as cause:
                 causes.append(str(cause))
                 if worker:
@@ -331,7 +341,13 @@ class Judge:
                 return self._idle.get_nowait()
             except queue.Empty:
                 pass
-        worker = Worker(self.limits, self._layers)
+        return self._start(self.limits)
+
+    def _start_checker(self) -> Worker:
+        return self._start(checker_limits(self.limits))
+
+    def _start(self, limits: Limits) -> Worker:
+        worker = Worker(limits, self._layers)
         self._all.add(worker)
         if self._closing:
             worker.kill()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 if sys.platform != "win32":
+    from sandbox.drivers import PLAIN
     from sandbox.worker import REPLY, STARVED_WALLS
 
 ENVIRONMENT = {
@@ -107,11 +108,14 @@ class Worker:
             start_new_session=True,  # Ctrl-C is for the judge, which then ends its workers
         )
 
-    def compile(self, source: bytes) -> Ended:
-        """Hand over a program: kind P when it compiled, S when not, E when that killed it."""
+    def compile(self, source: bytes, command: bytes = PLAIN) -> Ended:
+        """Hand over a program: kind P when it compiled, S when not, E when that killed it.
+
+        The command says what it is, see drivers.py; of a function the source holds the name, too.
+        """
         self._clear(source)
         self.idle = False
-        self._send(b"P")
+        self._send(command)
         return self._receive()
 
     def run(self, case_input: bytes) -> Ended:

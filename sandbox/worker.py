@@ -55,9 +55,11 @@ import struct
 import sys
 import time
 from collections.abc import Iterable
+from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
+from sandbox import drivers
 from sandbox.cage import (
     DIE_WITH_PARENT,
     LINUX,
@@ -295,11 +297,11 @@ class _Worker:
     def serve(self) -> None:
         """The worker: fork a program process on demand, watch it and say how it ended."""
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))  # for watch()
-        while os.read(self.sock, 1):
+        while command := os.read(self.sock, 1):
             self.running[0] = self.running[1] = 0
             pid = os.fork()
             if pid == 0:
-                self.program()
+                self.program(command)
             self.reply(b"E", *self.watch(pid))
 
     def watch(self, program: int) -> tuple[int, float]:
@@ -349,8 +351,12 @@ class _Worker:
             self.running[1] = why
             os.kill(pid, signal.SIGKILL)
 
-    def program(self) -> NoReturn:
-        """The program process: compile what stands in stdin's file, then run cases of it."""
+    def program(self, command: bytes) -> NoReturn:
+        """The program process: compile what stands in stdin's file, then run cases of it.
+
+        The command is one of drivers.py. Of a function, its name stands behind the program and a
+        null byte.
+        """
         die_with_parent()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGCHLD,))
         if LINUX:
@@ -358,6 +364,11 @@ class _Worker:
         self.running[0] = os.getpid()  # a program can be written to be endless to compile
         try:
             source = os.pread(0, os.lseek(0, 0, os.SEEK_END), 0)
+            function = b""
+            if command == drivers.FUNCTION:
+                source, _, function = source.rpartition(b"\0")
+                preload(("json", *drivers.GIVEN, *drivers.GIVEN_NAMES))
+                drivers.give_names(self.main.__dict__)
             preload_named(source)
             # A net under watch(), which is finer. Each process counts from zero.
             set_limit(resource.RLIMIT_CPU, math.ceil(self.cpu_seconds) + 1)
@@ -379,19 +390,25 @@ class _Worker:
         if LINUX:  # what a case has no memory behind must not be freed when it ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.shared))
         del source
+        namespace = self.main.__dict__
+        if command == drivers.FUNCTION:
+            run = partial(drivers.call, code, namespace, function.decode())
+            code, namespace = drivers.driver(run)
+        elif command == drivers.CHECKER:
+            code, namespace = drivers.driver(partial(drivers.check, code, namespace))
         gc.freeze()
         self.running[0] = 0
         self.reply(b"P", 0)
-        self.cases(code, thorough)
+        self.cases(code, namespace, thorough)
         os._exit(0)
 
-    def cases(self, code: CodeType, thorough: bool) -> None:
+    def cases(self, code: CodeType, namespace: dict[str, Any], thorough: bool) -> None:
         """The program process: fork a case whenever it is told to, and say how it ended.
 
         A case locks up, runs the code and exits as an interpreter would. What it needs for that is
         bound here, since to look up a name is to write to pages that are then copied.
         """
-        sock, running, namespace = self.sock, self.running, self.main.__dict__
+        sock, running = self.sock, self.running
         # A program may replace all that it can reach; these it cannot.
         fork, leave, closerange, wait = os.fork, os._exit, os.closerange, os.waitpid
         read, write, pack = os.read, os.write, REPLY.pack
