@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from data import DataError, load_tasks
 from judge import (
+    CheckerFault,
     Judge,
     JudgeFault,
     Judgement,
@@ -76,10 +77,11 @@ def _row(given: dict[str, Any], judgement: Judgement) -> dict[str, Any]:
     }
 
 
-def _faulty_row(given: dict[str, Any], fault: JudgeFault) -> dict[str, Any]:
-    """The row to write where the judge failed: it has no verdict."""
+def _faulty_row(given: dict[str, Any], fault: JudgeFault | CheckerFault) -> dict[str, Any]:
+    """The row to write where the judge failed, or the task's checker: it has no verdict."""
     kept = {key: value for key, value in given.items() if key != "program"}
-    return {**kept, "verdict": None, "judge_fault": str(fault)}
+    whose = "checker_fault" if isinstance(fault, CheckerFault) else "judge_fault"
+    return {**kept, "verdict": None, whose: str(fault)}
 
 
 @contextlib.contextmanager
@@ -101,7 +103,7 @@ def _output(path: Path | None) -> Iterator[IO[str]]:
 
 
 async def _judge_file(args: argparse.Namespace) -> int:
-    """Judge the rows of a file and write their verdicts in order; how many had a judge fault."""
+    """Judge the rows of a file and write their verdicts in order; how many have none."""
     tasks = load_tasks(args.tasks, extra=args.all_cases, interactive=True).tasks
     if args.all_cases:
         tasks = [replace(task, hidden=task.hidden + task.extra) for task in tasks]
@@ -121,7 +123,7 @@ async def _judge_file(args: argparse.Namespace) -> int:
                 number, row, job = pending.popleft()
                 try:
                     written = _row(row, await job)
-                except JudgeFault as fault:
+                except (CheckerFault, JudgeFault) as fault:
                     faults += 1
                     written = _faulty_row(row, fault)
                     print(f"{args.programs}, line {number}: {fault}", file=sys.stderr)
@@ -164,5 +166,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     if faults:
         count = "1 row has" if faults == 1 else f"{faults} rows have"
-        print(f"error: {count} no verdict: the judge failed there", file=sys.stderr)
+        print(
+            f"error: {count} no verdict: the judge failed there, or a task's checker",
+            file=sys.stderr,
+        )
     return 1 if faults else 0

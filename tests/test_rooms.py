@@ -100,7 +100,7 @@ def test_the_worker_imports_no_more_than_it_needs():
     standard = {"_sitebuiltins", "_thread", "atexit", "builtins", "contextlib", "ctypes", "gc",
                 "io", "re", "threading", "multiprocessing",
                 "math", "mmap", "os", "resource", "signal", "struct", "sys", "time", "types",
-                "typing", "collections", "__future__", "functools", "io", "json"}  # fmt: skip
+                "typing", "collections", "__future__", "functools", "json"}  # fmt: skip
     for name in ("__init__", "worker", "drivers", "cage", "seccomp"):
         assert imports(ROOT / "sandbox" / f"{name}.py") <= ours | standard
 
