@@ -269,8 +269,7 @@ class Journal:
 
     def _refuse_empty(self) -> NoReturn:
         raise JournalError(
-            f"nothing is saved at {self.path}: run without --reuse first, or use "
-            "the --out of that run"
+            f"nothing is saved at {self.path}: start a run first, or give the --out of one"
         )
 
     def _replay(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agree import as_saved
-from data import Loaded, Task, load_tasks
+from data import SPLITS, Loaded, Task, load_tasks
 from export import KINDS
 from journal import Journal, JournalError
 from judge import Limits, Sandbox, add_limit_flags, limits_from, sandbox_from
@@ -283,6 +283,9 @@ def _without_effect(config: Config) -> str | None:
 
 def _at_odds(config: Config) -> str | None:
     """Values that do not fit each other, or that no setting has."""
+    for name in sorted(config.given):
+        if getattr(config, name, None) in ("", ("",)):  # a shell's variable without a value
+            return f"{_option(name)} needs a value"
     try:
         _ = config.folder
     except RuntimeError as error:  # a user without a home
@@ -291,6 +294,8 @@ def _at_odds(config: Config) -> str | None:
         return "--dry-run has written replies to the toy tasks only: leave out --tasks"
     if config.tasks is not None and "splits" in config.given:
         return "--splits has no effect with --tasks: it names splits of the default dataset"
+    if not set(config.splits) <= set(SPLITS):
+        return f"--splits takes some of {', '.join(SPLITS)}"
     unknown = [arm for arm in config.arms if arm not in TOPOLOGIES]
     if unknown or not config.arms or len(set(config.arms)) < len(config.arms):
         return f"--arms takes each of these at most once: {', '.join(TOPOLOGIES)}"

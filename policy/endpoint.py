@@ -93,6 +93,8 @@ class Endpoint:
             url = httpx2.URL(self.base_url)
         except httpx2.InvalidURL as error:
             raise EndpointRefused(f"--base-url {base_url} is no address: {error}") from error
+        if not 0 < (url.port or 80) < 65_536:
+            raise EndpointRefused(f"--base-url {base_url}: a port is 1 to 65535")
         if url.scheme not in ("http", "https") or not url.host:
             raise EndpointRefused(
                 f"--base-url {base_url}: an address starts with http:// and a host"

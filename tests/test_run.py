@@ -92,6 +92,9 @@ def test_a_dry_run_is_two_noise_runs_of_the_toy_tasks_in_a_folder_of_its_own():
         ["--cpu-seconds", "0"],
         ["--memory-mb", "8"],
         ["--arms", ""],
+        ["--out", ""],
+        ["--model", ""],
+        ["--splits", "test,spring"],
     ],
 )
 def test_a_mistake_in_the_flags_is_refused(argv, capsys):
@@ -161,6 +164,7 @@ def test_what_was_given_is_not_written():
         (["--tasks", "toy"], "no key for the hosted model"),
         (["--tasks", "toy", "--base-url", "http://127.0.0.1:9/v1"], "cannot connect"),
         (["--tasks", "toy", "--base-url", "localhost:8000"], "http://"),
+        (["--tasks", "toy", "--base-url", "http://localhost:99999/v1"], "a port is"),
     ],
 )
 def test_an_error_of_the_user_is_one_line(argv, said, tmp_path):
