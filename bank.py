@@ -28,6 +28,7 @@ from judge import (
 
 if TYPE_CHECKING:
     from data import Task
+from streams import STDERR
 
 
 class RowError(Exception):
@@ -111,7 +112,7 @@ async def _judge_file(args: argparse.Namespace) -> int:
     faults = 0
     async with Judge(args.judge_workers, limits_from(args), sandbox_from(args)) as judge:
         report = await asyncio.to_thread(judge.self_check)
-        print(report.line, file=sys.stderr)
+        print(report.line, file=STDERR)
         report.check()
         pending = deque[tuple[int, dict[str, Any], asyncio.Task[Judgement]]]()
         for number, row, task in rows:
@@ -126,7 +127,7 @@ async def _judge_file(args: argparse.Namespace) -> int:
                 except (CheckerFault, JudgeFault) as fault:
                     faults += 1
                     written = _faulty_row(row, fault)
-                    print(f"{args.programs}, line {number}: {fault}", file=sys.stderr)
+                    print(f"{args.programs}, line {number}: {fault}", file=STDERR)
                 out.write(json.dumps(written) + "\n")
                 out.flush()
     return faults
@@ -158,9 +159,13 @@ def main(argv: Sequence[str] | None = None) -> int:
                     raise RowError(f"--out {args.out} is what is read: give another file")
         if args.out and (args.out.is_dir() or not args.out.absolute().parent.is_dir()):
             raise RowError(f"--out {args.out} is no file in a folder that is there")
+        if args.out is None and sys.stdout is None:
+            raise RowError("there is no terminal to write to: give --out")
         faults = asyncio.run(_judge_file(args))
+    except BrokenPipeError:
+        return 0  # the reader has left
     except (DataError, JudgeFault, OSError, RowError, SandboxError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}", file=STDERR)
         return 1
     except KeyboardInterrupt:
         return 130

@@ -15,6 +15,16 @@ judges rows with "task" and "program" and writes a row of counts for each, in in
 
 from __future__ import annotations
 
+if __name__ == "__main__":
+    import signal
+    import sys
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # While modules are imported there is nothing to save: Ctrl-C ends it without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.flags.safe_path:  # python -P leaves out the folder of the script
+        sys.path.insert(0, __file__.rpartition("/")[0] or ".")
+
 import argparse
 import asyncio
 import hashlib
@@ -438,5 +448,13 @@ def _within(kind: type[float], least: float, most: float) -> Callable[[str], flo
 
 if __name__ == "__main__":
     from bank import main  # above us: it judges whole files
+    from streams import settle
 
-    sys.exit(main())
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        code = main()
+    finally:
+        settle(sys.stdout)
+        settle(sys.stderr)
+    sys.exit(code)

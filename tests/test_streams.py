@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from data import load_tasks
+
 ROOT = Path(__file__).parent.parent
 RUN = f"{sys.executable} {ROOT}/run.py"
 
@@ -91,3 +93,21 @@ def test_a_disk_that_takes_nothing_shows_the_report(saved, tmp_path):
         assert "error: cannot use" in refused.stderr.splitlines()[-1]
     finally:
         subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_judge_py_and_its_streams(tmp_path):
+    rows = '{"task": "1_A", "program": "print(1)"}\n' * 40
+    (tmp_path / "bank.jsonl").write_text(
+        rows.replace("1_A", load_tasks("toy", limit=1).tasks[0].id)
+    )
+    command = f"{sys.executable} {{}} {ROOT}/judge.py bank.jsonl --tasks toy"
+    done = shell(f"{command.format('-P')} | head -1", tmp_path)
+    assert len(done.stdout.splitlines()) == 1
+    assert "error" not in done.stderr
+    assert shell(f"{command.format('')} >/dev/full", tmp_path).stderr.endswith(
+        "error: [Errno 28] No space left on device\n"
+    )
+    assert "give --out" in shell(f"{command.format('')} >&-", tmp_path).stderr
+    verdicts = shell(f"{command.format('')} 2>&-", tmp_path).stdout.splitlines()
+    assert len(verdicts) == 40
+    assert all(line.startswith("{") for line in verdicts)
