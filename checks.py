@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from data import Task
 from journal import Journal, JournalError
-from judge import Judge
+from judge import CheckerFault, Judge
 from rows import rescues
 from settings import CALIBRATION_SIZE, Config, saved_tasks
 from swarm import Key, Record
@@ -36,8 +38,11 @@ async def judge_extra(config: Config, journal: Journal, judge: Judge) -> None:
             raise RuntimeError(f"{record.key} is in the records and not in the journal")
         extra = replace(task, id=f"{task.id} extra", visible=task.extra, hidden=(), extra=())
         passed = 0
-        if task.extra:
-            passed = (await judge.grade(rollout.program, extra)).visible_passed
+        if task.extra and task.id not in journal.left_out:
+            with leaving_out(journal, task.id):
+                passed = (await judge.grade(rollout.program, extra)).visible_passed
+        if task.id in journal.left_out:
+            return
         journal.add_check("extra", task.id, record.program_hash, passed, len(task.extra))
 
     await asyncio.gather(*map(one, missing))
@@ -48,8 +53,8 @@ async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
     programs = sorted(
         {
             (record.key.task, record.program_hash): record.key
-            for (arm, _), records in sorted(journal.records.items())
-            if arm == "base"
+            for (arm, task), records in sorted(journal.records.items())
+            if arm == "base" and task not in journal.left_out
             for record in records.values()
             if record.program_hash
         }.items()
@@ -73,11 +78,22 @@ async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
         rollout = journal.get(key)
         if rollout is None:
             raise RuntimeError(f"{key} is in the records and not in the journal")
-        found = await judge.grade(rollout.program, tasks[key.task], every_case=True)
-        program = Record.of(rollout).program_hash
-        journal.add_check("hidden", key.task, program, found.hidden_passed, found.hidden_total)
+        with leaving_out(journal, key.task):
+            found = await judge.grade(rollout.program, tasks[key.task], every_case=True)
+            program = Record.of(rollout).program_hash
+            journal.add_check("hidden", key.task, program, found.hidden_passed, found.hidden_total)
 
     await asyncio.gather(*map(one, chosen))
+
+
+@contextmanager
+def leaving_out(journal: Journal, task_id: str) -> Iterator[None]:
+    """A checker that gives no answer here ends what is said of its task, and nothing else."""
+    try:
+        yield
+    except CheckerFault as fault:
+        if task_id not in journal.left_out:
+            journal.leave_out(task_id, str(fault))
 
 
 def _same(journal: Journal, task: Task | None) -> bool:

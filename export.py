@@ -92,7 +92,7 @@ class Export:
         """Tasks with a complete base group, by id."""
         for task in sorted(self.journal.facts):
             group = list(self.journal.records.get((BASE, task), {}).values())
-            if len(group) == self.shape.group:
+            if len(group) == self.shape.group and task not in self.journal.left_out:
                 yield task, group
 
 

@@ -83,6 +83,7 @@ class Journal:
         records: (arm, task) -> (round, particle) -> Record, of the judged rollouts.
         facts: task id -> TaskFacts.
         checks: (kind, task, program_hash) -> (passed, total), numbers of cases.
+        left_out: task id -> why nothing can be said of it: its checker gave no answer.
         load: what was read and dropped, as add_load got it last; None before.
         moved: where `overwrite` put the file that was there, else None.
     """
@@ -100,6 +101,7 @@ class Journal:
         self.records: dict[tuple[str, str], dict[tuple[int, int], Record]] = {}
         self.facts: dict[str, TaskFacts] = {}
         self.checks: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self.left_out: dict[str, str] = {}
         self.load: dict[str, Any] | None = None
         self._rollout_at: dict[Key, int] = {}  # offset of the line that counts
         self._waiting_at: dict[Key, int] = {}  # the same for replies that are not judged
@@ -239,6 +241,10 @@ class Journal:
     def add_check(self, kind: str, task: str, program_hash: int, passed: int, total: int) -> None:
         """Save how many cases of some kind ("extra", "hidden") a program passed."""
         self._add("check", program=[kind, task, program_hash], cases=[passed, total])
+
+    def leave_out(self, task_id: str, reason: str) -> None:
+        """Save that nothing can be said of a task, and why."""
+        self._add("left_out", task=task_id, reason=reason)
 
     def add_load(self, load: dict[str, Any]) -> None:
         """Save what was read and dropped, JSON-ready, unless the last such line says the same."""
@@ -476,6 +482,8 @@ class Journal:
             check, task, program_hash = fields["program"]
             passed, total = fields["cases"]
             self.checks[check, task, program_hash] = passed, total
+        elif kind == "left_out":
+            self.left_out[fields["task"]] = fields["reason"]
         elif kind == "load":
             self.load = fields["load"]
         elif kind != "sitting":

@@ -30,6 +30,7 @@ def publish(journal: Journal, asked: Config) -> None:
         facts=journal.facts,
         records=journal.records,
         checks=journal.checks,
+        left_out=journal.left_out,
         load={name: load.get(name) for name in ("source", "read", "kept", "dropped")},
         settings={
             "policy": "scripted" if config.dry_run else "endpoint",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agree import other_task
 from journal import FORMAT, Journal, JournalError, told
+from judge import CheckerFault
 from lines import encode, key_of
 from replies import extract_program
 
@@ -110,15 +112,22 @@ async def _judge_again(
     by the old judge, and are made again.
     """
     pending: deque[bytes | asyncio.Task[bytes]] = deque()
+    left_out: dict[str, str] = {}
 
     async def again(fields: dict[str, Any]) -> bytes:
         task = tasks[fields["task"]]
         if anew:
             fields["program"] = extract_program(fields["reply"]["text"], task.function)
-        new = await judge.grade(fields["program"], task)
-        old = fields["judgement"]
-        changes["unjudged" if old is None else old["verdict"], new.verdict] += 1
-        progress()
+        old = "unjudged" if fields["judgement"] is None else fields["judgement"]["verdict"]
+        try:
+            new = await judge.grade(fields["program"], task)
+        except CheckerFault as fault:  # which ends no more than its task
+            left_out[task.id] = str(fault)
+            changes[old, "unjudged"] += 1
+            return encode({**fields, "kind": "reply", "judgement": None})
+        finally:
+            progress()
+        changes[old, new.verdict] += 1
         return encode({**fields, "kind": "rollout", "judgement": asdict(new)})
 
     async def write_oldest() -> None:
@@ -131,12 +140,15 @@ async def _judge_again(
             if fields["kind"] in ("reply", "rollout"):
                 if journal.offset_of(key_of(fields)) == offset:
                     pending.append(asyncio.create_task(again(fields)))
-            elif fields["kind"] not in ("header", "check"):
+            elif fields["kind"] not in ("header", "check", "left_out"):
                 pending.append(line)
             if len(pending) == REGRADE_WINDOW:
                 await write_oldest()
         while pending:
             await write_oldest()
+        for task_id, reason in left_out.items():
+            now = round(time.time(), 3)
+            out.write(encode({"kind": "left_out", "task": task_id, "reason": reason, "at": now}))
     finally:
         judging = [item for item in pending if not isinstance(item, bytes)]
         for task in judging:

@@ -17,6 +17,8 @@ def rescues(journal: Journal) -> list[Record]:
         base = journal.records.get(("base", task), {})
         if arm == "base" or len(base) < group or not in_band(base.values(), 0, "all-fail"):
             continue
+        if task in journal.left_out:
+            continue
         for _, record in sorted(records.items()):
             if record.accepted:
                 first.setdefault((task, record.program_hash), record)

@@ -255,6 +255,8 @@ async def search(
         config.shape,
         progress.add,
         progress.skip,
+        left_out=dict(journal.left_out),
+        on_left_out=journal.leave_out,
     )
     try:
         with stopping_on_signals(policy, judge, say):

@@ -19,12 +19,13 @@ import math
 import random
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-from judge import JudgeFault, Judgement, extract_program
+from judge import CheckerFault, JudgeFault, Judgement, extract_program
 from policy import Message, Policy, Reply, Stopped
 
 if TYPE_CHECKING:
@@ -338,7 +339,12 @@ class Prompts:
         "passed": set(),
         "improve": set(),
         "no_comments": set(),
+        "system_function": set(),
+        "function": {"function"},
+        "starter": {"code"},
     }
+    # These shape the fresh prompt only, whose hash every task keeps.
+    OF_A_TASK: ClassVar[set[str]] = {"system_function", "function", "starter"}
 
     def __init__(self, folder: Path, *, no_comments: bool = False) -> None:
         self.no_comments = no_comments
@@ -360,33 +366,43 @@ class Prompts:
         return {
             name: hashlib.sha256(text.encode()).hexdigest()[:16]
             for name, text in self.texts.items()
+            if name not in self.OF_A_TASK
         }
 
     def fresh(self, task: Task) -> list[Message]:
         """The bare problem."""
-        return self._messages([self._fill("task", statement=task.statement.strip())])
+        return self._messages(task, self._problem(task))
 
     def informed(self, task: Task, own: Rollout | None, neighbour: Rollout | None) -> list[Message]:
         """The problem with the attempts that a particle sees; fresh when there are none."""
         shown = [
-            self._attempt(name, rollout)
+            self._attempt(name, rollout, task)
             for name, rollout in (("own", own), ("neighbour", neighbour))
             if rollout is not None
         ]
         if not shown:
             return self.fresh(task)
-        statement = self._fill("task", statement=task.statement.strip())
-        return self._messages([statement, *shown, self._fill("improve")])
+        return self._messages(task, [*self._problem(task), *shown, self._fill("improve")])
 
-    def _messages(self, parts: list[str]) -> list[Message]:
+    def _problem(self, task: Task) -> list[str]:
+        """The statement, what a function task asks for, and the code to start from."""
+        parts = [self._fill("task", statement=task.statement.strip())]
+        if task.function is not None:
+            parts.append(self._fill("function", function=task.function))
+        if task.starter_code.strip():
+            parts.append(self._fill("starter", code=fenced(task.starter_code)))
+        return parts
+
+    def _messages(self, task: Task, parts: list[str]) -> list[Message]:
         if self.no_comments:
             parts = [*parts, self._fill("no_comments")]
+        system = "system" if task.function is None else "system_function"
         return [
-            {"role": "system", "content": self._fill("system")},
+            {"role": "system", "content": self._fill(system)},
             {"role": "user", "content": "\n\n".join(parts)},
         ]
 
-    def _attempt(self, name: str, rollout: Rollout) -> str:
+    def _attempt(self, name: str, rollout: Rollout, task: Task) -> str:
         judgement = rollout.judgement
         if judgement is None or rollout.program is None:
             raise ValueError(f"{rollout.key} has no judged program to show")
@@ -395,19 +411,19 @@ class Prompts:
             passed=str(judgement.visible_passed),
             total=str(judgement.visible_total),
             program=fenced(rollout.program),
-            outcome=self._outcome(judgement),
+            outcome=self._outcome(judgement, task),
         )
 
-    def _outcome(self, judgement: Judgement) -> str:
+    def _outcome(self, judgement: Judgement, task: Task) -> str:
         failure = judgement.first_failure
         if failure is None or failure.hidden:
             return self._fill("passed")
-        printed = failure.verdict == "wrong answer"
+        printed = "It printed" if task.function is None else "It returned"
         return self._fill(
             "failure",
             input=clipped(failure.input),
             expected=clipped(failure.expected),
-            result="It printed" if printed else failure.verdict.capitalize(),
+            result=printed if failure.verdict == "wrong answer" else failure.verdict.capitalize(),
             got=clipped(failure.got),
         )
 
@@ -419,13 +435,19 @@ async def every(awaitables: Iterable[Awaitable[T]]) -> list[T]:
     """Like gather, but all run to their end before the first error is raised.
 
     An error is not a reason to abandon the replies that are being sampled beside it: they are
-    paid for. Stopped is raised only when nothing else went wrong, since it is the consequence.
+    paid for. Stopped is raised only when nothing else went wrong, since it is the consequence; a
+    CheckerFault, which ends no more than a task, only when there is nothing else at all.
     """
     results = await asyncio.gather(*awaitables, return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
     if errors:
-        raise min(errors, key=lambda error: isinstance(error, Stopped))
+        raise min(errors, key=_rank)
     return [result for result in results if not isinstance(result, BaseException)]
+
+
+def _rank(error: BaseException) -> int:
+    """Which of several errors is told: the one that ends most."""
+    return 2 if isinstance(error, CheckerFault) else int(isinstance(error, Stopped))
 
 
 def personal_best(attempts: Iterable[Rollout]) -> Rollout | None:
@@ -464,6 +486,9 @@ class Swarm:
         on_rollout: called with each record that was sampled or judged now.
         on_skip: called with the number of planned rollouts that will not be needed.
         faults: what the judge said of the rollouts that it could not judge.
+        left_out: task id -> why nothing can be said of it (its checker gives no answer). Such a
+            task is sampled and judged no further; what is saved of it stays.
+        on_left_out: called with the id and the reason of each task that is left out now.
     """
 
     policy: Policy
@@ -475,6 +500,8 @@ class Swarm:
     on_rollout: Callable[[Record], None] = lambda record: None
     on_skip: Callable[[int], None] = lambda count: None
     faults: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    on_left_out: Callable[[str, str], None] = lambda task, reason: None
 
     async def run(self, tasks: Sequence[Task], arms: Sequence[str], band: str) -> None:
         """Base group, then all arms at once, of every task; raises the first thing that went
@@ -483,7 +510,8 @@ class Swarm:
 
         async def one(task: Task) -> None:
             async with room:
-                await self._task(task, arms, band)
+                with suppress(CheckerFault):  # which is noted
+                    await self._task(task, arms, band)
 
         await every(one(task) for task in tasks)
 
@@ -552,6 +580,8 @@ class Swarm:
 
     async def _rollout(self, key: Key, task: Task, messages: list[Message]) -> Rollout:
         """The saved rollout, or a new one; saved when sampled and again when judged."""
+        if task.id in self.left_out:
+            raise CheckerFault(self.left_out[task.id])
         rollout = self.store.get(key)
         if rollout is not None and rollout.judgement is not None:
             return rollout
@@ -566,6 +596,11 @@ class Swarm:
             judgement = await self.judge.grade(rollout.program, task)
             rollout = replace(rollout, judgement=judgement)
             record = self.store.append(rollout)
+        except CheckerFault as fault:
+            if task.id not in self.left_out:
+                self.left_out[task.id] = str(fault)
+                self.on_left_out(task.id, str(fault))
+            raise
         except JudgeFault as fault:
             # One rollout that cannot be judged ends its own search only; several end the run.
             self.faults.append(str(fault))

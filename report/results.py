@@ -43,6 +43,7 @@ def build(
     times: Mapping[str, Any],
     seed: int,
     rescued_rows: Sequence[Mapping[str, Any]] = (),
+    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The results of a run, ready for json: no NaN, and null for what cannot be said.
 
@@ -56,7 +57,11 @@ def build(
         times: seconds and whatever else differs between two runs of the same rollouts.
         seed: of the bootstrap draws.
         rescued_rows: the rows of rescued.jsonl.
+        left_out: task id -> why nothing can be said of it; its rollouts count in the costs only.
     """
+    everything, left_out = (facts, records), left_out or {}
+    facts = {task: found for task, found in facts.items() if task not in left_out}
+    records = {place: found for place, found in records.items() if place[1] not in left_out}
     repeats = [f"noise-{i + 1}" for i in range(noise_runs)]
     controls, runs = [CONTROL, *repeats] if CONTROL in arms else [], [*arms, *repeats]
     run = run_of(facts, records, runs, band, Shape.of(settings), seed)
@@ -66,7 +71,7 @@ def build(
         name: sum(in_band(group, run.facts[task].floor, name) for task, group in run.base.items())
         for name in BANDS
     }
-    total, judge_seconds = _total(run, runs)
+    total, judge_seconds = _total(*everything, runs)
     noise, contests = _noise(run, controls), len(set(run.contests(run.cohort)))
     results: dict[str, Any] = {
         "scripted": settings.get("policy") == "scripted",
@@ -82,6 +87,7 @@ def build(
             "base": len(run.facts) - len(run.base),
             "searches": {arm: len(run.cohort) - len(run.searches[arm]) for arm in runs},
         },
+        "left_out": {"tasks": len(left_out), "reasons": dict(sorted(left_out.items()))},
         "base": _base(run, histogram),
         "cohort": {"band": band, "tasks": len(run.cohort), "contests": contests},
         "arms": {arm: _arm(run, arm) for arm in arms},
@@ -107,13 +113,15 @@ def build(
     return results
 
 
-def _total(run: Run, runs: Sequence[str]) -> tuple[Tally, float]:
+def _total(
+    facts: Mapping[str, TaskFacts], records: Records, runs: Sequence[str]
+) -> tuple[Tally, float]:
     """All rollouts, also of groups and searches that are not complete, and CPU seconds judged."""
     total, judge_seconds = Tally(), 0.0
-    for task in run.facts:
+    for task in sorted(facts):
         programs: dict[int, float] = {}  # the judge runs equal programs of a task once
         for arm in (BASE, START, *runs):
-            saved = run.records.get((arm, task), {}).values()
+            saved = records.get((arm, task), {}).values()
             total.add(saved)
             programs.update((record.program_hash, record.judge_seconds) for record in saved)
         judge_seconds += sum(programs.values())
@@ -362,6 +370,12 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
         found.append("The sandbox was off: programs ran unprotected and could change any verdict.")
     if results["settings"].get("sandbox") == "partial":
         found.append("The sandbox held in part only: see its line for what a program could do.")
+    if reasons := results["left_out"]["reasons"]:
+        shown = "; ".join(list(reasons.values())[:3])
+        found.append(
+            f"Tasks left out because their checkers gave no answer: {len(reasons)} ({shown}"
+            f"{'; ...' if len(reasons) > 3 else ''})."
+        )
     if incomplete["base"]:
         found.append(f"Base groups that are not complete, left out: {incomplete['base']}.")
     if any(incomplete["searches"].values()):

@@ -17,7 +17,7 @@ import pytest
 
 from data import Case, Task
 from journal import Journal, JournalError, check_folder
-from judge import Failure, JudgeFault, Judgement
+from judge import CheckerFault, Failure, JudgeFault, Judgement
 from policy import Reply
 from regrade import regrade
 from swarm import Key, Record, Rollout, TaskFacts, derive_seed
@@ -752,6 +752,32 @@ def test_regrade_by_another_recipe_takes_the_programs_from_the_replies_again(tmp
         assert next(iter(records(journal))).verdict == "accepted"
     with pytest.raises(JournalError, match="recipe 2 -> 1"):
         Journal.open(tmp_path, old)
+
+
+class NoChecker(ByText):
+    async def grade(self, program: str | None, task: Task) -> Judgement:
+        if program == "accepted":
+            raise CheckerFault("its checker gave no answer")
+        return await super().grade(program, task)
+
+
+def test_a_task_that_is_left_out_stays_so_until_a_regrade_can_judge_it(tmp_path):
+    fill_for_regrade(tmp_path)
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        judged = journal.saved
+        journal.leave_out("t/1_A", "first")
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        assert journal.left_out == {"t/1_A": "first"}
+        found = asyncio.run(regrade(journal, NoChecker(), TASKS, SETTINGS))
+        assert journal.left_out == {"t/1_A": "its checker gave no answer"}
+        assert found.by_verdict["wrong answer -> unjudged"] == 1
+        assert found.by_verdict["accepted -> unjudged"] == 1
+        assert (journal.saved, journal.waiting) == (judged - 2, 3)
+    with Journal.open(tmp_path, SETTINGS) as journal:
+        assert journal.left_out == {"t/1_A": "its checker gave no answer"}
+        asyncio.run(regrade(journal, ByText(), TASKS, SETTINGS))
+        assert not journal.left_out
+        assert (journal.saved, journal.waiting) == (judged + 1, 0)
 
 
 def test_a_judge_fault_leaves_the_journal_as_it_was(tmp_path):

@@ -386,6 +386,21 @@ def test_incomplete_groups_and_searches_are_left_out_and_said_first() -> None:
     assert "left out: resample 1, ring 1, star 5" in shown(results)
 
 
+def test_a_task_without_an_answer_of_its_checker_is_in_no_rate_and_in_the_bill() -> None:
+    known = tasks_named(3)
+    first, *others = known
+    whole = saved(known, {"resample": [0, None, 1]})
+    reason = f"the checker of {first} gave no answer: line 1: ValueError"
+    results = built(known, whole, left_out={first: reason})
+    rest = built({t: known[t] for t in others}, {k: v for k, v in whole.items() if k[1] != first})
+    assert results["left_out"] == {"tasks": 1, "reasons": {first: reason}}
+    for name in ("tasks", "histogram", "all_fail", "cohort", "arms", "union", "incomplete", "base"):
+        assert results[name] == rest[name]
+    assert results["cost"]["calls"] == built(known, whole)["cost"]["calls"]
+    assert f"checkers gave no answer: 1 ({reason})" in results["warnings"][0]
+    assert "checkers gave no answer" in shown(results)
+
+
 def test_nothing_rescued_has_an_interval_all_the_same() -> None:
     known = tasks_named(12)
     rescues = {arm: rounds_of(12, ()) for arm in (*ARMS, "noise-1")}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from data import Case, Task
-from judge import Failure, JudgeFault, Judgement
-from policy import Message, Reply, Stopped
+from judge import CheckerFault, Failure, JudgeFault, Judgement
+from policy import Message, PolicyError, Reply, Stopped
 from swarm import (
     START,
     TOPOLOGIES,
@@ -231,6 +231,44 @@ def test_whole_prompts_are_the_golden_ones(name, no_comments, own, neighbour):
     prompts = Prompts(PROMPTS, no_comments=no_comments)
     messages = prompts.informed(TASK, own, neighbour)
     assert text_of(messages) == (GOLDEN / f"{name}.txt").read_text("utf-8")
+
+
+STARTER = "class Solution:\n    def add(self, a: int, b: int) -> int:\n"
+FUNCTION = replace(
+    TASK,
+    statement="Add two numbers.",
+    visible=(Case("1\n2", "3"), Case("2\n2", "4"), Case("0\n0", "0")),
+    function="add",
+    starter_code=STARTER,
+)
+RETURNED = replace(
+    OWN,
+    judgement=replace(
+        OWN.judgement,
+        first_failure=Failure(1, False, "wrong answer", "2\n2", "4", "22"),
+    ),
+    program=f"{STARTER}        return int(f'{{a}}{{b}}')\n",
+)
+
+
+@pytest.mark.parametrize(("name", "own"), [("function", None), ("function_solo", RETURNED)])
+def test_whole_prompts_of_a_function_task_are_the_golden_ones(name, own):
+    messages = Prompts(PROMPTS).informed(FUNCTION, own, None)
+    assert text_of(messages) == (GOLDEN / f"{name}.txt").read_text("utf-8")
+
+
+def test_starter_code_is_shown_to_a_plain_task_too():
+    fresh = Prompts(PROMPTS).fresh(replace(TASK, starter_code="n = int(input())\n"))
+    plain = Prompts(PROMPTS).fresh(TASK)
+    assert fresh[0] == plain[0]
+    assert fresh[1]["content"] == (
+        plain[1]["content"] + "\n\nStart from this code:\n\n```python\nn = int(input())\n```"
+    )
+
+
+def test_templates_of_function_tasks_are_no_setting_of_a_run():
+    """They shape the fresh prompt only, and a task that had another one is refused."""
+    assert not set(Prompts(PROMPTS).hashes) & {"system_function", "function", "starter"}
 
 
 def test_long_cases_are_clipped():
@@ -486,6 +524,53 @@ def test_repeated_judge_faults_stop_the_run():
         run(swarm, tasks)
     assert policy.stopped
     assert len(swarm.store.rollouts) == len(policy.asked)
+
+
+class NoAnswer(Scorer):
+    """A judge that is given no answer by the checker of one task, from the n-th program on."""
+
+    def __init__(self, task: str, after: int = 0) -> None:
+        self.task, self.after, self.faults = task, after, 0
+
+    async def grade(self, program, task, *, every_case=False):
+        if task.id == self.task:
+            self.after -= 1
+            if self.after < 0:
+                self.faults += 1
+                raise CheckerFault(f"the checker of {task.id} gave no answer")
+        return await super().grade(program, task)
+
+
+@pytest.mark.parametrize("after", [0, 5, 8, 20, 50])
+def test_a_task_whose_checker_gives_no_answer_is_left_out_and_the_others_go_on(after):
+    other = replace(TASK, id="toy/2_A")
+    policy, judge, told = Answers(), NoAnswer("toy/1_A", after), []
+    swarm = swarm_of(policy, judge, on_left_out=lambda *noted: told.append(noted))
+    run(swarm, (TASK, other))
+    assert told == [("toy/1_A", "the checker of toy/1_A gave no answer")]
+    assert swarm.left_out == dict(told)
+    assert not policy.stopped
+    whole = run(swarm_of(), (other,)).store.rollouts
+    found = swarm.store.rollouts
+    assert {key: each for key, each in found.items() if key.task == "toy/2_A"} == whole
+    assert all(each.judgement or each.key.task == "toy/1_A" for each in found.values())
+    assert len(found) == len(policy.asked)  # what was sampled is saved, and nothing more is asked
+    assert len(policy.asked) < 2 * 104
+    again = Answers()
+    run(swarm_of(again, judge, swarm.store, left_out=dict(told)), (TASK, other))
+    assert not again.asked
+
+
+def test_a_checker_fault_hides_no_other_error():
+    class Down(Answers):
+        async def sample(self, messages, seed):
+            if len(self.asked) == 3:
+                self.asked.append(None)
+                raise PolicyError("gone")
+            return await super().sample(messages, seed)
+
+    with pytest.raises(PolicyError, match="gone"):
+        run(swarm_of(Down(), NoAnswer("toy/1_A")))
 
 
 def test_a_reply_is_saved_before_it_is_judged():
