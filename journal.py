@@ -130,6 +130,7 @@ class Journal:
             with told(journal.path):
                 folder.mkdir(parents=True, exist_ok=True)
                 journal._take_lock()
+                journal.new_path.unlink(missing_ok=True)  # of a start or --regrade that was killed
                 if overwrite:
                     journal._move_aside()
                 journal._open_file(os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -181,6 +182,11 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def new_path(self) -> Path:
+        """Where a new file is written that will take the place of this one."""
+        return self.path.with_suffix(".new")
 
     @property
     def saved(self) -> int:
@@ -364,7 +370,7 @@ class Journal:
         """
         if self._outdated < max(COMPACT_BYTES, self._end * COMPACT_SHARE):
             return
-        new = self.path.with_suffix(".new")
+        new = self.new_path
         kept = {*self._waiting_at.values(), *self._rollout_at.values()}
         moved: dict[int, int] = {}
         try:

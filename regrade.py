@@ -65,7 +65,7 @@ async def regrade(
     """
     _check_tasks(journal, tasks)
     changes: Counter[tuple[str, str]] = Counter()
-    new = journal.path.with_suffix(".new")
+    new = journal.new_path
     try:
         with told(new), new.open("wb") as out:
             out.write(encode({"kind": "header", "format": FORMAT, "settings": settings}))

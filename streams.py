@@ -43,7 +43,10 @@ class Stderr:
         return 2
 
     def isatty(self) -> bool:
-        return sys.stderr is not None and not sys.stderr.closed and sys.stderr.isatty()
+        """Whether a bar and lines below it can be drawn."""
+        if sys.stderr is None or sys.stderr.closed or os.environ.get("TERM") == "dumb":
+            return False
+        return sys.stderr.isatty()
 
 
 STDERR = Stderr()

@@ -449,6 +449,15 @@ def test_what_ends_leaving_out_early_leaves_the_file(tmp_path, monkeypatch, erro
     assert not (tmp_path / "rollouts.new").exists()
 
 
+def test_what_a_killed_start_left_is_removed(tmp_path):
+    fill(tmp_path)
+    (tmp_path / "rollouts.new").write_bytes(b"half")
+    Journal.read(tmp_path).close()
+    assert (tmp_path / "rollouts.new").exists()
+    Journal.open(tmp_path, SETTINGS).close()
+    assert not (tmp_path / "rollouts.new").exists()
+
+
 def test_a_folder_that_is_not_ours_is_refused(tmp_path):
     outputs = ("results.json", "rescued.jsonl")
     check_folder(tmp_path / "new" / "one", outputs)
@@ -701,6 +710,7 @@ def test_regrade_puts_in_the_new_verdicts_and_drops_the_checks(tmp_path):
     judge = ByText()
     now = {**SETTINGS, "limits": {"cpu_seconds": 9}}
     with Journal.open(tmp_path, SETTINGS) as journal:
+        assert journal.saved + journal.waiting == 600  # what a bar counts up to
         done: list[None] = []
         found = asyncio.run(regrade(journal, judge, TASKS, now, lambda: done.append(None)))
         assert found.total == judge.graded == len(done) == 600
