@@ -62,7 +62,8 @@ def check_folder(folder: Path, outputs: Sequence[str]) -> None:
     """
     path = folder / NAME
     with told(path):
-        there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        places = (folder, *folder.absolute().parents)
+        there = next(place for place in places if place.exists() or place.is_symlink())
         if not there.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", str(there))
         if not os.access(there, os.W_OK | os.X_OK):

@@ -26,13 +26,15 @@ class Stderr:
     """sys.stderr as tqdm and say() use it: one that is closed, or full, or whose reader has left,
     costs the lines and not the run."""
 
-    encoding = "utf-8"
+    @property
+    def encoding(self) -> str:
+        """By which tqdm chooses what to draw a bar with."""
+        return (sys.stderr and sys.stderr.encoding) or "ascii"
 
     def write(self, text: str) -> None:
         with contextlib.suppress(OSError, ValueError):
             if sys.stderr is not None:
-                encoding = sys.stderr.encoding or "ascii"  # the bar's blocks become ?
-                sys.stderr.write(text.encode(encoding, "replace").decode(encoding))
+                sys.stderr.write(text.encode(self.encoding, "replace").decode(self.encoding))
 
     def flush(self) -> None:
         with contextlib.suppress(OSError, ValueError):

@@ -471,6 +471,9 @@ def test_a_folder_that_is_not_ours_is_refused(tmp_path):
     check_folder(tmp_path, outputs)
     with pytest.raises(JournalError, match="not a folder"):
         check_folder(tmp_path / "other.txt" / "out", outputs)
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone" / "away")
+    with pytest.raises(JournalError, match="not a folder"):
+        check_folder(tmp_path / "nowhere" / "out", outputs)
 
 
 def test_nothing_to_read(tmp_path):
