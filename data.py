@@ -1,4 +1,4 @@
-"""Tasks: deepmind/code_contests rows, local parquet files or the shipped toy tasks.
+"""Tasks: files of any known format (formats.py), data sets on the hub, or the shipped toy tasks.
 
 Most of a CodeContests file is columns that this recipe never looks at (other people's solutions),
 and most of the rest is generated cases beyond the ones it uses. So whole structs are projected,
@@ -8,10 +8,9 @@ a few rows are decoded at a time, and only the cases that are kept become Python
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -19,29 +18,42 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 import toy
 from compare import letters_in_any_case
-from descriptors import exhausted
+from formats import FORMATS, INTERACTIVE, Draft, Dropped, Format, check, format_of, slug
+from sources import (
+    SUFFIXES,
+    DataError,
+    hub_files,
+    json_rows,
+    kind_of,
+    local_files,
+    one_line,
+    parquet_batches,
+    parquet_columns,
+    split_patterns,
+    stem_of,
+)
+
+__all__ = ["RATING_BANDS", "Case", "DataError", "Loaded", "Task", "load_tasks", "rating_band"]
 
 DATASET = "deepmind/code_contests"
 REVISION = "802411c3010cb00d1b05bad57ca77365a3c699d6"
 SPLITS = ("train", "valid", "test")
+DEFAULT_SPLITS = ("test", "valid")
 
 VISIBLE_GENERATED = 8
 HIDDEN_GENERATED = 32
+VISIBLE_CASES, HIDDEN_CASES = 8, 40  # of formats that do not say which are visible
+PYTHON_3 = 3  # of CodeContests' numbers of languages
 RATING_BANDS = ("unrated", "under 1500", "1500 to 2199", "2200 and up")
-_ROWS_AT_A_TIME = 4  # a row can hold megabytes of generated cases
-_INTERACTIVE = ("interactive problem", "interactor", "flush the output", "fflush")
 _TEXTS = ("name", "description", "input_file", "output_file")
 _NUMBERS = ("cf_contest_id", "cf_rating")
 _CASES = ("public_tests", "private_tests", "generated_tests")
 _COLUMNS = (*_TEXTS, *_NUMBERS, *_CASES)
-
-
-class DataError(Exception):
-    """The tasks can't be loaded; its text is one line for the user."""
+_ALSO = ("time_limit", "memory_limit_bytes")
+_KNOWN = ("solutions", "incorrect_solutions")
 
 
 class Case(NamedTuple):
@@ -69,6 +81,9 @@ class Task:
         starter_code: code that the prompt shows for a program to go on from, "" for none.
         checker: a Python program that says whether an output is right (see trial.py), or None:
             the expected output is the only one.
+        time_limit, memory_limit: seconds and MiB that the data set gives, or None.
+        solutions, wrong_solutions: Python 3 programs that the data set knows, empty unless asked
+            for.
     """
 
     id: str
@@ -82,6 +97,10 @@ class Task:
     function: str | None = None
     starter_code: str = ""
     checker: str | None = None
+    time_limit: float | None = None
+    memory_limit: int | None = None
+    solutions: tuple[str, ...] = ()
+    wrong_solutions: tuple[str, ...] = ()
 
     @cached_property
     def any_case(self) -> bool:
@@ -138,32 +157,40 @@ class Loaded:
 
 def load_tasks(
     tasks: str | None,
-    splits: Sequence[str] = ("test", "valid"),
+    splits: Sequence[str] | None = None,
     *,
+    config: str | None = None,
     limit: int | None = None,
     seed: int = 0,
     extra: bool = False,
     ids: Collection[str] | None = None,
     interactive: bool = False,
+    visible: int = VISIBLE_CASES,
+    known: int = 0,
 ) -> Loaded:
-    """Load tasks from the hub (None), the toy tasks ("toy"), or a parquet file or a folder of them.
+    """Load tasks of any known format.
 
     Args:
-        tasks: where from.
-        splits: which splits of the hub's dataset; the other sources have none.
+        tasks: where from: None for the default data set on the hub, "toy", a file or a folder of
+            files, or "hf:OWNER/NAME[@REVISION]".
+        splits: which splits of a data set on the hub; None for DEFAULT_SPLITS of the default one.
+        config: which configuration of a data set on the hub, where it has several.
         limit: take the first `limit` tasks of a shuffle by `seed`. The shuffle ranks each task by
             its own id, so a larger limit adds tasks and changes none, whatever the file order.
         extra: fill Task.extra, which can be megabytes a task.
         ids: keep only these tasks; those that are not there are left out.
         interactive: keep interactive problems too, to judge given programs by their cases.
+        visible: how many cases are visible, at most half of them, where a format does not say.
+        known: how many known solutions, and how many wrong ones, a task gets.
 
     Raises:
-        DataError: unknown split, unreachable hub, nothing at the path, a file that is not parquet
-            or lacks a column, two tasks of one id, no task left, limit under 1.
+        DataError: unknown split, unreachable hub, nothing at the path, a file that cannot be read
+            or has no known format, two tasks of one id, no task left, limit under 1.
     """
     if limit is not None and limit < 1:
         raise DataError(f"--limit must be at least 1, got {limit}")
-    source, rows = _source(tasks, splits, extra, ids, interactive)
+    wanted = _Wanted(extra, ids, interactive, visible, known)
+    source, rows = _source(tasks, splits, config, wanted)
     read, dropped = 0, Counter[str]()
     kept: dict[str, Task] = {}
     places: dict[str, str] = {}
@@ -174,6 +201,9 @@ def load_tasks(
         elif row is not None and (ids is None or row.id in ids):
             here = f"{row.name!r} ({place})"
             if row.id in places:
+                if row == kept.get(row.id):
+                    dropped["the same as another"] += 1
+                    continue
                 raise DataError(f"two tasks have the id {row.id}: {places[row.id]} and {here}")
             kept[row.id], places[row.id] = row, here
             if limit is not None and len(kept) >= 2 * limit:
@@ -186,29 +216,61 @@ def load_tasks(
     return loaded
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What of a row is wanted; see load_tasks."""
+
+    extra: bool
+    ids: Collection[str] | None
+    interactive: bool
+    visible: int
+    known: int
+
+
 # What is known of a row: the task, why it was dropped, or None when it was not asked for.
 _Row = Task | str | None
 
 
 def _source(
-    tasks: str | None,
-    splits: Sequence[str],
-    extra: bool,
-    ids: Collection[str] | None,
-    interactive: bool,
+    tasks: str | None, splits: Sequence[str] | None, config: str | None, wanted: _Wanted
 ) -> tuple[str, Iterator[tuple[str, _Row]]]:
     """Return the name of the source and its rows, each with the place it comes from."""
     if tasks == "toy":
-        return "toy", (("toy.py", task) for task in _toy_tasks(extra))
+        return "toy", (("toy.py", task) for task in _toy_tasks(wanted))
     if tasks is None:
-        files = [(s, path) for s in dict.fromkeys(splits) for path in _hub_files(s)]
-        return f"{DATASET}@{REVISION[:8]}", _rows(files, extra, ids, interactive)
+        chosen = list(dict.fromkeys(DEFAULT_SPLITS if splits is None else splits))
+        for split in chosen:
+            if split not in SPLITS:
+                raise DataError(f"unknown split {split!r}: choose from {', '.join(SPLITS)}")
+        files = [
+            (split, path)
+            for split in chosen
+            for path in hub_files(DATASET, REVISION, [f"data/{split}-*.parquet"], split)[1]
+        ]
+        return f"{DATASET}@{REVISION[:8]}", _rows(files, wanted)
+    if tasks.startswith("hf:"):
+        return _from_hub(tasks, splits, config, wanted)
     try:
         path = Path(tasks).expanduser().absolute()
     except RuntimeError as error:  # a user without a home
-        raise DataError(f"--tasks {tasks}: {_one_line(error)}") from None
-    files = [(path.stem, path) for path in _local_files(path)]
-    return str(path), _rows(files, extra, ids, interactive)
+        raise DataError(f"--tasks {tasks}: {one_line(error)}") from None
+    files = [(stem_of(path), path) for path in local_files(path)]
+    return str(path), _rows(files, wanted)
+
+
+def _from_hub(
+    tasks: str, splits: Sequence[str] | None, config: str | None, wanted: _Wanted
+) -> tuple[str, Iterator[tuple[str, _Row]]]:
+    repo, _, revision = tasks.removeprefix("hf:").partition("@")
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
+        raise DataError(f"--tasks {tasks}: give hf:OWNER/NAME or hf:OWNER/NAME@REVISION")
+    if not splits:
+        raise DataError(f"--tasks {tasks}: say which splits by --splits, e.g. --splits train")
+    files, commit = [], ""
+    for split in dict.fromkeys(splits):
+        commit, found = hub_files(repo, revision or None, split_patterns(split, config), split)
+        files += [(split, path) for path in found]
+    return f"{repo}@{commit[:8]}", _rows(files, wanted)
 
 
 def _first(tasks: dict[str, Task], limit: int, seed: int) -> dict[str, Task]:
@@ -216,7 +278,7 @@ def _first(tasks: dict[str, Task], limit: int, seed: int) -> dict[str, Task]:
     return {task_id: tasks[task_id] for task_id in ranked[:limit]}
 
 
-def _toy_tasks(extra: bool) -> Iterator[Task]:
+def _toy_tasks(wanted: _Wanted) -> Iterator[Task]:
     for item in toy.TOY:
         visible, hidden, more = (tuple(Case(*pair) for pair in part) for part in item.cases)
         yield Task(
@@ -227,67 +289,129 @@ def _toy_tasks(extra: bool) -> Iterator[Task]:
             rating=item.rating,
             visible=visible,
             hidden=hidden,
-            extra=more if extra else (),
+            extra=more if wanted.extra else (),
+            solutions=(toy.program(item.solve),)[: wanted.known],
+            wrong_solutions=tuple(map(toy.program, item.wrong))[: wanted.known],
         )
 
 
 # ---------------------------------------------------------------------------------------------
-# Parquet rows
+# Rows
 
 
-class _Dropped(Exception):
-    """A row that can't be used; its text is the reason, the same for all such rows."""
-
-
-def _local_files(path: Path) -> list[Path]:
-    if not path.exists():
-        raise DataError(f"--tasks {path}: no such file or folder")
-    if not path.is_dir():
-        return [path]
-    files = sorted(path.glob("*.parquet"))
-    if not files:
-        raise DataError(f"--tasks {path}: no .parquet file in this folder")
-    return files
-
-
-def _rows(
-    files: list[tuple[str, Path]], extra: bool, ids: Collection[str] | None, interactive: bool
-) -> Iterator[tuple[str, _Row]]:
+def _rows(files: list[tuple[str, Path]], wanted: _Wanted) -> Iterator[tuple[str, _Row]]:
     """Read files of (id prefix, path), one after the other, a few rows at a time."""
     for prefix, path in files:
-        for number, row in enumerate(_arrow_rows(path), 1):
-            place = f"row {number} of {path.name}"
+        if kind_of(path) == ".parquet":
+            columns = parquet_columns(path)
+            if set(_CASES).intersection(columns.names):
+                rows = _code_contests(prefix, path, columns, wanted)
+            else:
+                rows = _drafted(prefix, path, _dicts(path, columns.names, wanted), wanted)
+        elif kind_of(path):
+            rows = _drafted(prefix, path, json_rows(path), wanted)
+        else:
+            raise DataError(f"{path} is no {', '.join(SUFFIXES)} file (also with .gz or .zst)")
+        yield from rows
+
+
+def _dicts(path: Path, columns: Sequence[str], wanted: _Wanted) -> Iterator[dict[str, Any]]:
+    """Rows of a parquet file, with the columns that its format reads."""
+    form = _format(path, columns)
+    names = [*form.needs, *form.also, *(form.known if wanted.known else ())]
+    for batch in parquet_batches(path, [name for name in names if name in columns]):
+        yield from batch.to_pylist()
+
+
+def _format(path: Path, columns: Iterable[str]) -> Format:
+    form = format_of(columns)
+    if form is None:
+        known = "; ".join(f"{item.name} ({', '.join(item.needs)})" for item in FORMATS)
+        raise DataError(
+            f"{path}: no known format has its columns: {', '.join(sorted(columns)[:30])}. Known: "
+            f"CodeContests ({', '.join(_CASES)}); {known}"
+        )
+    return form
+
+
+def _drafted(
+    prefix: str, path: Path, rows: Iterable[dict[str, Any]], wanted: _Wanted
+) -> Iterator[tuple[str, _Row]]:
+    """Rows of one of FORMATS, which the first row's columns tell."""
+    form: Format | None = None
+    for number, row in enumerate(rows, 1):
+        form = form or _format(path, row)
+        try:
+            if not row.keys() >= set(form.needs):
+                raise Dropped("a column is missing")
+            if not wanted.known:
+                row = {name: value for name, value in row.items() if name not in form.known}
+            yield f"row {number} of {path.name}", _finished(prefix, number, form.read(row), wanted)
+        except Dropped as dropped:
+            yield f"row {number} of {path.name}", str(dropped)
+
+
+def _finished(prefix: str, number: int, draft: Draft, wanted: _Wanted) -> _Row:
+    """The task of a draft, its cases split into visible, hidden and extra ones."""
+    task_id = f"{prefix}/{slug(draft.id) or number}"
+    if wanted.ids is not None and task_id not in wanted.ids:
+        return None
+    check(draft, interactive=wanted.interactive)
+    public, rest, hidden = draft.public, draft.rest, draft.hidden
+    if hidden is None:
+        if not public:
+            count = min(wanted.visible, len(rest) // 2)
+            public, rest = rest[:count], rest[count:]
+        hidden, rest = rest[:HIDDEN_CASES], rest[HIDDEN_CASES:]
+    if not public or not hidden:
+        raise Dropped("no cases" if not (public or hidden or rest) else "too few cases")
+    return Task(
+        id=task_id,
+        name=draft.name or task_id,
+        contest=draft.contest or task_id,
+        statement=draft.statement,
+        rating=draft.rating,
+        visible=tuple(Case(*pair) for pair in public),
+        hidden=tuple(Case(*pair) for pair in hidden),
+        extra=tuple(Case(*pair) for pair in rest) if wanted.extra else (),
+        function=draft.function,
+        starter_code=draft.starter_code,
+        checker=draft.checker,
+        time_limit=draft.time_limit,
+        memory_limit=draft.memory_limit,
+        solutions=draft.solutions[: wanted.known],
+        wrong_solutions=draft.wrong_solutions[: wanted.known],
+    )
+
+
+# ---------------------------------------------------------------------------------------------
+# CodeContests, of which only what is kept becomes Python objects
+
+
+def _code_contests(
+    prefix: str, path: Path, schema: Any, wanted: _Wanted
+) -> Iterator[tuple[str, _Row]]:
+    _check_columns(schema, path)
+    columns = [*_COLUMNS, *(name for name in _ALSO if name in schema.names)]
+    if wanted.known:
+        columns += [name for name in _KNOWN if name in schema.names]
+    number = 0
+    for batch in parquet_batches(path, columns):
+        arrays = {name: batch.column(name) for name in columns}
+        for i in range(batch.num_rows):
+            number += 1
+            place, row = f"row {number} of {path.name}", {n: a[i] for n, a in arrays.items()}
             try:
                 name = row["name"].as_py()
                 if not name or not name.strip():
-                    raise _Dropped("no name")
+                    raise Dropped("no name")
                 task_id = f"{prefix}/{_short(name)}"
-                wanted = ids is None or task_id in ids
-                yield place, _task(task_id, name, row, extra, interactive) if wanted else None
+                asked = wanted.ids is None or task_id in wanted.ids
+                yield place, _task(task_id, name, row, wanted) if asked else None
             except UnicodeDecodeError:
                 yield place, "not UTF-8"
-            except _Dropped as dropped:
+            except Dropped as dropped:
                 yield place, str(dropped)
-
-
-def _arrow_rows(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield each row as column name -> Arrow scalar, not converted to Python yet."""
-    try:
-        # By default a whole row group's columns are read at once, which can be a whole file.
-        with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
-            _check_columns(file.schema_arrow, path)
-            for batch in file.iter_batches(
-                _ROWS_AT_A_TIME, columns=list(_COLUMNS), use_threads=False
-            ):
-                columns = {name: batch.column(name) for name in _COLUMNS}
-                for i in range(batch.num_rows):
-                    yield {name: column[i] for name, column in columns.items()}
-    except (pa.ArrowException, OSError) as error:
-        if exhausted(error):
-            raise DataError(
-                f"cannot open {path}: too few file descriptors; raise the limit (ulimit -n)"
-            ) from error
-        raise DataError(f"{path} can't be read as parquet: {_one_line(error)}") from error
 
 
 def _check_columns(schema: Any, path: Path) -> None:
@@ -309,6 +433,8 @@ def _check_columns(schema: Any, path: Path) -> None:
 
 
 def _is_text(kind: Any) -> bool:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
@@ -317,23 +443,23 @@ def _is_texts(kind: Any) -> bool:
     return bool(is_list and _is_text(kind.value_type))
 
 
-def _task(task_id: str, name: str, row: dict[str, Any], extra: bool, interactive: bool) -> Task:
+def _task(task_id: str, name: str, row: dict[str, Any], wanted: _Wanted) -> Task:
     statement = row["description"].as_py()
     if not statement or not statement.strip():
-        raise _Dropped("no statement")
-    if not interactive and any(phrase in statement.lower() for phrase in _INTERACTIVE):
-        raise _Dropped("interactive")
+        raise Dropped("no statement")
+    if not wanted.interactive and any(phrase in statement.lower() for phrase in INTERACTIVE):
+        raise Dropped("interactive")
     if row["input_file"].as_py() or row["output_file"].as_py():
-        raise _Dropped("named files")
+        raise Dropped("named files")
     shown = VISIBLE_GENERATED
     used = shown + HIDDEN_GENERATED
-    generated = _cases(row["generated_tests"], None if extra else used)
+    generated = _cases(row["generated_tests"], None if wanted.extra else used)
     visible = _cases(row["public_tests"]) + generated[:shown]
     hidden = _cases(row["private_tests"]) + generated[shown:used]
     if not visible:
-        raise _Dropped("no visible case")
+        raise Dropped("no visible case")
     if not hidden:
-        raise _Dropped("no hidden case")
+        raise Dropped("no hidden case")
     contest = row["cf_contest_id"].as_py() or 0
     return Task(
         id=task_id,
@@ -344,7 +470,38 @@ def _task(task_id: str, name: str, row: dict[str, Any], extra: bool, interactive
         visible=visible,
         hidden=hidden,
         extra=generated[used:],
+        time_limit=_seconds(row.get("time_limit")),
+        memory_limit=_mebibytes(row.get("memory_limit_bytes")),
+        solutions=_python(row.get("solutions"), wanted.known),
+        wrong_solutions=_python(row.get("incorrect_solutions"), wanted.known),
     )
+
+
+def _seconds(limit: Any) -> float | None:
+    """{seconds, nanos}; None where both are 0 or null."""
+    value = (limit.as_py() if limit is not None else None) or {}
+    return (value.get("seconds") or 0) + (value.get("nanos") or 0) / 1e9 or None
+
+
+def _mebibytes(limit: Any) -> int | None:
+    value = limit.as_py() if limit is not None else None
+    return max(1, value >> 20) if value and value > 0 else None
+
+
+def _python(programs: Any, most: int) -> tuple[str, ...]:
+    """The first Python 3 programs of a struct of languages and programs."""
+    if programs is None or not most:
+        return ()
+    languages, texts = programs["language"].values, programs["solution"].values
+    if languages is None or texts is None:
+        return ()
+    found = []
+    for place, language in enumerate(languages.to_pylist()):
+        if language == PYTHON_3 and (text := texts[place].as_py()):
+            found.append(text)
+        if len(found) == most:
+            break
+    return tuple(found)
 
 
 def _cases(tests: Any, stop: int | None = None) -> tuple[Case, ...]:
@@ -353,11 +510,11 @@ def _cases(tests: Any, stop: int | None = None) -> tuple[Case, ...]:
     if inputs is None and outputs is None:
         return ()
     if inputs is None or outputs is None or len(inputs) != len(outputs):
-        raise _Dropped("inputs and outputs differ in number")
+        raise Dropped("inputs and outputs differ in number")
     pairs = zip(inputs[:stop].to_pylist(), outputs[:stop].to_pylist(), strict=True)
     cases = tuple(Case(given, expected) for given, expected in pairs)
     if any(text is None for case in cases for text in case):
-        raise _Dropped("null in a case")
+        raise Dropped("null in a case")
     return cases
 
 
@@ -375,59 +532,3 @@ def _short(name: str) -> str:
 def _contest_digits(name: str) -> str | None:
     match = _CODEFORCES.match(name.strip())
     return match[1] if match else None
-
-
-# ---------------------------------------------------------------------------------------------
-# The hub
-
-
-def _hub_files(split: str) -> list[Path]:
-    """Return the parquet files of a split, downloaded once into the hub's own cache.
-
-    The cache is looked at first, so that a run on cached files makes no request.
-    """
-    if split not in SPLITS:
-        raise DataError(f"unknown split {split!r}: choose from {', '.join(SPLITS)}")
-    from huggingface_hub import constants, get_session, snapshot_download  # slow to import
-
-    # The client's own lines and bars would stand between ours, and what it says we say.
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    problem: Exception | None = None
-    for cache_only in (True, False):
-        try:
-            if not cache_only and not constants.HF_HUB_OFFLINE:
-                # A download is tried for half a minute: ask once whether anything answers.
-                get_session().head(f"{constants.ENDPOINT}/api/datasets/{DATASET}", timeout=10)
-            folder = snapshot_download(
-                DATASET,
-                repo_type="dataset",
-                revision=REVISION,
-                allow_patterns=[f"data/{split}-*.parquet"],
-                local_files_only=cache_only,
-            )
-        # The client's errors, those of its HTTP library and the disk's have no common base.
-        except Exception as error:
-            problem = error
-            continue
-        problem = None
-        files = sorted(Path(folder, "data").glob(f"{split}-*.parquet"))
-        if files and len(files) == _shards(files[0]):
-            return files
-    offline = "it is not whole in the cache and HF_HUB_OFFLINE is set"
-    why = offline if constants.HF_HUB_OFFLINE else _one_line(problem or "some files are missing")
-    raise DataError(
-        f"can't get the {split} split of {DATASET} from the hub: {why}; check the network and "
-        "HF_ENDPOINT, HF_TOKEN, HF_HOME, HF_HUB_OFFLINE, or take local tasks by --tasks PATH"
-    ) from problem
-
-
-def _shards(path: Path) -> int:
-    """Return n of a name like test-00000-of-0000n-9c49eeff30aacaa8.parquet."""
-    match = re.search(r"-of-(\d+)", path.name)
-    return int(match[1]) if match else 0
-
-
-def _one_line(error: Exception | str) -> str:
-    """Return the first line of an error's text, which a client may spread over several."""
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(" .") if lines else type(error).__name__

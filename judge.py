@@ -33,7 +33,7 @@ import queue
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -186,7 +186,7 @@ class Judge:
         self._all: set[Worker] = set()
         self._checkers = Checkers(self._start_checker, self._drop)
         self._closing = False
-        self._jobs: dict[tuple[bytes, str, bool], asyncio.Future[Judgement]] = {}
+        self._jobs: dict[Hashable, asyncio.Future[Judgement]] = {}
 
     async def __aenter__(self) -> Judge:
         return self
@@ -227,7 +227,8 @@ class Judge:
         if program is None or not program.strip():
             return Judgement("no program", 0, len(task.visible), 0, len(task.hidden), None, 0.0)
         source = program.encode("utf-8", "surrogatepass")
-        key = (hashlib.sha256(source).digest(), task.cases_hash, every_case)
+        program_hash = hashlib.sha256(source).digest()
+        key = (program_hash, task.cases_hash, task.any_case, task.time_limit, every_case)
         job = self._jobs.get(key)
         if job is None:
             loop = asyncio.get_running_loop()
@@ -241,9 +242,7 @@ class Judge:
                 self._jobs.pop(next(iter(self._jobs)))
         return await asyncio.shield(job)
 
-    def _forget_failure(
-        self, key: tuple[bytes, str, bool], done: asyncio.Future[Judgement]
-    ) -> None:
+    def _forget_failure(self, key: Hashable, done: asyncio.Future[Judgement]) -> None:
         if done.cancelled() or done.exception() is not None:
             self._jobs.pop(key, None)
 
@@ -254,7 +253,7 @@ class Judge:
             worker: Worker | None = None
             try:
                 worker = self._take(fresh=attempt > 0)
-                trial = Trial(worker, task, self.limits, self._checkers.accepts)
+                trial = Trial(worker, task, self.limits.of(task.time_limit), self._checkers.accepts)
                 judgement = trial.run(source, every_case)
                 self._idle.put(worker)
                 return judgement
@@ -406,6 +405,13 @@ def add_limit_flags(parser: argparse.ArgumentParser) -> None:
         help="bytes a case may print, MiB (default: %(default)d)",
     )
     add(
+        "--time-factor",
+        type=_within(float, 0.01, 1000),
+        default=None,
+        help="times a task's own time limit that a case may take, at least 1 s, where the tasks "
+        "give one (default: --cpu-seconds for every task)",
+    )
+    add(
         "--judge-workers",
         "--workers",
         type=_within(int, 1, 4096),
@@ -425,7 +431,9 @@ def add_limit_flags(parser: argparse.ArgumentParser) -> None:
 
 def limits_from(args: argparse.Namespace) -> Limits:
     """The limits that the flags of `add_limit_flags` ask for."""
-    return Limits(args.cpu_seconds, args.wall_seconds, args.memory_mb, args.output_mb)
+    return Limits(
+        args.cpu_seconds, args.wall_seconds, args.memory_mb, args.output_mb, args.time_factor
+    )
 
 
 def sandbox_from(args: argparse.Namespace) -> Sandbox:

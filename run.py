@@ -43,7 +43,6 @@ from descriptors import A_WORKER, SPARE, raise_limit
 from export import Export, write_exports
 from journal import Journal, JournalError, check_folder
 from judge import Judge, JudgeFault, SandboxError
-from looks import check_looks, look, parts_of
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
 from policy.key import find_key
 from policy.scripted import Scripted, ScriptedPolicy
@@ -222,6 +221,7 @@ def begin(
             "source": loaded.source,
             "read": loaded.read,
             "kept": len(loaded.tasks),
+            "time_limits": sum(task.time_limit is not None for task in loaded.tasks),
             "dropped": loaded.dropped,
             "config": {**config.saved, "tasks": place_of(config, loaded)},
             "environment": environment,
@@ -246,8 +246,6 @@ async def search(
         for records in journal.records.values()
         for record in records.values()
     )
-    parts = parts_of(loaded.tasks, config.looks)
-    check_looks(journal, parts)
     progress = Progress(planned, journal.saved, policy, config.group)
     swarm = Swarm(
         policy,
@@ -263,12 +261,7 @@ async def search(
     )
     try:
         with stopping_on_signals(policy, judge, say):
-            for number, part in enumerate(parts, 1):
-                await swarm.run(part, config.all_arms, config.band)
-                if look(config, journal, part, len(parts)) and config.stop_when_decided:
-                    left = sum(map(len, parts[number:]))
-                    progress.skip(left * config.shape.most_rollouts(len(config.all_arms)))
-                    break
+            await swarm.run(loaded.tasks, config.all_arms, config.band)
     finally:
         progress.close()
 
@@ -310,6 +303,7 @@ async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_li
     say(f"judging the programs of {journal.saved + journal.waiting:,} rollouts again")
     settings = {
         **asdict(Shape.of(journal.settings)),
+        "visible": config.visible,
         **journal.settings,
         **today,
         "tasks": kind_of_source(journal.settings["tasks"]),

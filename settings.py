@@ -21,7 +21,7 @@ from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
 PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
 RECIPE_VERSION = 2  # raised when the same settings would give other rollouts or verdicts
 NOT_GIVEN = object()
-REREAD = {"tasks", "band", "arms", "noise_runs", "margin"}  # may be another for a saved run
+REREAD = {"tasks", "band", "arms", "noise_runs"}  # what may be another one for a saved run
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
@@ -64,10 +64,21 @@ class Config:
 
     tasks: str | None = flag(
         None,
-        "a parquet file, a folder of them, or 'toy' (default: deepmind/code_contests from the hub)",
+        "a file or a folder of files (parquet, JSON, JSON lines; see the README for the formats), "
+        "hf:OWNER/NAME[@REVISION], or 'toy' (default: deepmind/code_contests from the hub)",
         modes=(*SAMPLING, CALIBRATE, REGRADE),
     )
-    splits: tuple[str, ...] = flag(("test", "valid"), "splits of the hub's dataset", modes=(RUN,))
+    splits: tuple[str, ...] = flag(
+        ("test", "valid"), "splits of a data set on the hub", modes=(RUN,)
+    )
+    config: str | None = flag(
+        None,
+        "configuration of a data set on the hub that has several (default: none)",
+        modes=(RUN,),
+    )
+    visible: int = flag(
+        8, "visible cases, at most half of them, of tasks that do not say which", least=1, most=1000
+    )
     limit: int | None = flag(None, "only the first N tasks of a seeded shuffle", least=1)
     band: str = flag(
         "all-fail", f"which all-fail tasks the arms search: {', '.join(BANDS)}", modes=EVERYWHERE
@@ -84,24 +95,6 @@ class Config:
     )
     noise_runs: int = flag(
         0, "repeats of the resample arm with other seeds", least=0, most=1000, modes=EVERYWHERE
-    )
-    looks: int = flag(
-        1,
-        "looks at the results while the run grows, each after as many tasks of a seeded shuffle; "
-        "p-values and intervals allow for them",
-        least=1,
-        most=20,
-    )
-    stop_when_decided: bool = flag(
-        False, "sample no more tasks after a look at which every arm is shown or futile"
-    )
-    margin: float | None = flag(
-        None,
-        "points by which an arm may differ from resample and still be called equivalent "
-        "(default: none, so that no arm is)",
-        least=0.1,
-        most=100,
-        modes=EVERYWHERE,
     )
     seed: int = flag(
         0, "the run's seed; every rollout's seed is derived from it", least=0, most=2**63 - 1
@@ -147,7 +140,6 @@ class Config:
         f"judge {CALIBRATION_SIZE} base rollouts on every hidden case: hill or cliff?",
         modes=EVERYWHERE,
     )
-    details: bool = flag(False, "print what is secondary too", modes=EVERYWHERE)
     export: tuple[str, ...] = flag(
         (),
         f"rows for trainers, into export/ of the folder: {', '.join(KINDS)}",
@@ -275,7 +267,8 @@ def _out_of_range(config: Config) -> str | None:
 # The judge's own flags, as `modes` of the others.
 JUDGE_MODES = {
     **dict.fromkeys(
-        ("cpu_seconds", "wall_seconds", "memory_mb", "output_mb"), (*SAMPLING, REGRADE)
+        ("cpu_seconds", "wall_seconds", "memory_mb", "output_mb", "time_factor"),
+        (*SAMPLING, REGRADE),
     ),
     "sandbox": (*SAMPLING, REGRADE),
     "judge_workers": (*SAMPLING, CALIBRATE, REGRADE),
@@ -311,17 +304,20 @@ def _at_odds(config: Config) -> str | None:
         return f"--out {config.out}: {error}"
     if config.mode == DRY and config.tasks not in (None, "toy"):
         return "--dry-run has written replies to the toy tasks only: leave out --tasks"
-    if config.tasks is not None and "splits" in config.given:
-        return "--splits has no effect with --tasks: it names splits of the default dataset"
-    if not set(config.splits) <= set(SPLITS):
+    on_hub = config.tasks is None or config.tasks.startswith("hf:")
+    if not on_hub and config.given & {"splits", "config"}:
+        return "--splits and --config have no effect with --tasks, but for hf:OWNER/NAME"
+    if config.tasks is None and config.config:
+        return "--config has no effect without --tasks hf:OWNER/NAME"
+    if config.tasks is None and not set(config.splits) <= set(SPLITS):
         return f"--splits takes some of {', '.join(SPLITS)}"
+    if config.mode == RUN and config.tasks is not None and on_hub and "splits" not in config.given:
+        return f"--tasks {config.tasks}: say which splits by --splits, e.g. --splits train"
     unknown = [arm for arm in config.arms if arm not in TOPOLOGIES]
     if unknown or not config.arms or len(set(config.arms)) < len(config.arms):
         return f"--arms takes each of these at most once: {', '.join(TOPOLOGIES)}"
     if config.noise_runs and "resample" not in config.arms:
         return "--noise-runs repeats the resample arm: add it to --arms"
-    if config.stop_when_decided and config.looks < 2:
-        return "--stop-when-decided stops at a look: add --looks"
     if config.band not in BANDS:
         return f"--band is one of {', '.join(BANDS)}"
     try:
@@ -345,6 +341,7 @@ def shaping_settings(
         "recipe": RECIPE_VERSION,
         "tasks": kind_of_source(loaded.source),
         "cases": "visible: public + 8 generated; hidden: private + 32 generated",
+        "visible": config.visible,
         "sampling": sampling,
         "prompts": prompts.hashes,
         "no_comments": config.no_comments,
@@ -385,10 +382,15 @@ def read_tasks(
 ) -> Loaded:
     """The run's tasks, or those with these ids."""
     limit = config.limit if ids is None else None
-    if config.looks > 1 and ids is None:
-        limit = limit or sys.maxsize  # all of them, in the order of the shuffle
     return load_tasks(
-        config.tasks, config.splits, limit=limit, seed=config.seed, ids=ids, extra=extra
+        config.tasks,
+        config.splits,
+        config=config.config,
+        limit=limit,
+        seed=config.seed,
+        ids=ids,
+        extra=extra,
+        visible=config.visible,
     )
 
 

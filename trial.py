@@ -105,9 +105,11 @@ class Trial:
         """Judge; WorkerLost or OSError when the worker failed and nothing is known."""
         task = self.task
         if task.function is None:
-            ended = self.worker.compile(source)
+            ended = self.worker.compile(source, limits=self.limits)
         else:
-            ended = self.worker.compile(source + b"\0" + task.function.encode(), FUNCTION)
+            ended = self.worker.compile(
+                source + b"\0" + task.function.encode(), FUNCTION, self.limits
+            )
         if ended.kind == b"P":
             visible = self.count(task.visible, hidden=False)
             hidden = 0

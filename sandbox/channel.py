@@ -11,19 +11,20 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 if sys.platform != "win32":
     from sandbox.drivers import PLAIN
-    from sandbox.worker import REPLY, STARVED_WALLS
+    from sandbox.worker import REPLY, STARVED_WALLS, TIMES
 
 ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "LD_BIND_NOW": "1",  # link once, not in each case
     "MALLOC_ARENA_MAX": "1",  # glibc reserves 128 MiB of address space for that of each thread
 }
+LEAST_SECONDS = 1.0  # of CPU, however short a task's own limit is
 REPLY_SECONDS = 60  # what a worker may take for an answer beyond the limits of a case
 
 # What a worker runs. As a script, worker.py would keep its syntax tree in memory: pages to copy.
@@ -39,12 +40,23 @@ class Limits:
         wall_seconds: wall time; catches programs that sleep.
         memory_mb: address space, MiB.
         output_mb: stdout, MiB.
+        time_factor: times a task's own time limit that a case may take, where the data set gives
+            one (at least LEAST_SECONDS); None: cpu_seconds for every task.
     """
 
     cpu_seconds: float = 6.0
     wall_seconds: float = 12.0
     memory_mb: int = 1024
     output_mb: int = 16
+    time_factor: float | None = None
+
+    def of(self, time_limit: float | None) -> Limits:
+        """Those of a task with this time limit of its own, seconds of CPU."""
+        if self.time_factor is None or time_limit is None:
+            return self
+        seconds = max(LEAST_SECONDS, self.time_factor * time_limit)
+        wall = max(seconds * 2, min(self.wall_seconds, 12.0))
+        return replace(self, cpu_seconds=seconds, wall_seconds=wall)
 
 
 class WorkerLost(Exception):
@@ -71,15 +83,13 @@ class Worker:
     """A worker process and the three files through which its cases read and print."""
 
     def __init__(self, limits: Limits, layers: Sequence[str]) -> None:
-        self.limits = limits
-        self.patience = int(limits.wall_seconds * STARVED_WALLS + REPLY_SECONDS)
+        self.limits = limits  # of the program under way
+        self.patience = 0
         self.files: list[int] = []
         self.idle = False  # no program process is below it
         self.process: subprocess.Popen[bytes] | None = None
         self.sock, theirs = socket.socketpair()
-        # A timeout of the kernel's: one of Python's costs two more system calls a message.
-        patience = struct.pack("@ll", self.patience, 0)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        self._wait_for(limits)
         try:
             with theirs:
                 self.files = [_scratch_file() for _ in range(3)]
@@ -108,14 +118,26 @@ class Worker:
             start_new_session=True,  # Ctrl-C is for the judge, which then ends its workers
         )
 
-    def compile(self, source: bytes, command: bytes = PLAIN) -> Ended:
+    def _wait_for(self, limits: Limits) -> None:
+        """Have a message take as long as a case of these limits may, and be missed after that."""
+        patience = int(limits.wall_seconds * STARVED_WALLS + REPLY_SECONDS)
+        if patience != self.patience:
+            # A timeout of the kernel's: one of Python's costs two more system calls a message.
+            packed = struct.pack("@ll", patience, 0)
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
+            self.patience = patience
+
+    def compile(self, source: bytes, command: bytes = PLAIN, limits: Limits | None = None) -> Ended:
         """Hand over a program: kind P when it compiled, S when not, E when that killed it.
 
         The command says what it is, see drivers.py; of a function the source holds the name, too.
+        The time limits are the worker's unless given; memory and output stay the worker's.
         """
+        self.limits = limits or self.limits
+        self._wait_for(self.limits)
         self._clear(source)
         self.idle = False
-        self._send(command)
+        self._send(command + TIMES.pack(self.limits.cpu_seconds, self.limits.wall_seconds))
         return self._receive()
 
     def run(self, case_input: bytes) -> Ended:

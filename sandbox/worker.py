@@ -78,6 +78,7 @@ from sandbox.cage import (
 #   R ready (status 1: in namespaces) | P compiled | S did not compile | C a case ended
 #   E the program process ended | X a process could not be locked in
 REPLY = struct.Struct("=cidB")
+TIMES = struct.Struct("=dd")  # behind the command for a program: CPU and wall seconds a case
 CPU, WALL, THREADS = 1, 2, 3  # why; 0: it ended by itself
 FILENAME = "program.py"  # what tracebacks call the program
 BUSY_SHARE = 0.5  # a case that wants to run for less than this share of its time is asleep
@@ -297,7 +298,9 @@ class _Worker:
     def serve(self) -> None:
         """The worker: fork a program process on demand, watch it and say how it ended."""
         signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGCHLD,))  # for watch()
-        while command := os.read(self.sock, 1):
+        while message := os.read(self.sock, 1 + TIMES.size):
+            command = message[:1]
+            self.cpu_seconds, self.wall_seconds = TIMES.unpack(message[1:])
             self.running[0] = self.running[1] = 0
             pid = os.fork()
             if pid == 0:

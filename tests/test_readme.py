@@ -1,5 +1,6 @@
 """The README says what results.json and the folder say."""
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -7,6 +8,8 @@ from pathlib import Path
 import pytest
 
 import report
+from data import load_tasks
+from judge import Judge
 from settings import parse
 
 ROOT = Path(__file__).parent.parent
@@ -84,3 +87,20 @@ def test_every_dependency_has_its_reason():
 @pytest.mark.parametrize("line", re.findall(r"^python run\.py.*", README, re.MULTILINE))
 def test_every_command_line_is_understood(line):
     parse(line.split("#")[0].split()[2:])
+
+
+def test_the_example_of_our_own_format_runs(tmp_path):
+    rows = re.search(r"<!-- own -->\n```json\n(.*?)```\n<!-- /own -->", README, re.DOTALL)
+    assert rows is not None
+    path = tmp_path / "own.jsonl"
+    path.write_text(rows[1])
+    tasks = load_tasks(str(path), known=1).tasks
+    assert [task.id for task in tasks] == ["own/double", "own/largest"]
+    programs = ["print(2 * int(input()))", tasks[1].solutions[0]]
+
+    async def body():
+        async with Judge(1) as judge:
+            pairs = zip(programs, tasks, strict=True)
+            return [await judge.grade(program, task) for program, task in pairs]
+
+    assert [judgement.verdict for judgement in asyncio.run(body())] == ["accepted", "accepted"]
