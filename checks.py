@@ -11,9 +11,10 @@ from dataclasses import replace
 from data import Task
 from journal import Journal, JournalError
 from judge import CheckerFault, Judge
+from report.hill import compared
 from rows import rescues
 from settings import CALIBRATION_SIZE, Config, saved_tasks
-from swarm import Key, Record
+from swarm import BASE, Key, Record
 
 
 async def judge_extra(config: Config, journal: Journal, judge: Judge) -> None:
@@ -50,20 +51,10 @@ async def judge_extra(config: Config, journal: Journal, judge: Judge) -> None:
 
 async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
     """Judge a seeded sample of the base rollouts' programs on every hidden case."""
-    programs = sorted(
-        {
-            (record.key.task, record.program_hash): record.key
-            for (arm, task), records in sorted(journal.records.items())
-            if arm == "base" and task not in journal.left_out
-            for record in records.values()
-            if record.program_hash
-        }.items()
-    )
-    random.Random(f"calibrate {config.seed}").shuffle(programs)
     chosen = [
-        key
-        for (task, program), key in programs[:CALIBRATION_SIZE]
-        if ("hidden", task, program) not in journal.checks
+        record.key
+        for record in calibration_sample(journal, config.seed)
+        if ("hidden", record.key.task, record.program_hash) not in journal.checks
     ]
     ids = {key.task for key in chosen}
     tasks = saved_tasks(config, journal, ids)
@@ -99,3 +90,20 @@ def leaving_out(journal: Journal, task_id: str) -> Iterator[None]:
 def _same(journal: Journal, task: Task | None) -> bool:
     """Whether a task is there and has the cases that its rollouts were judged on."""
     return task is not None and task.cases_hash == journal.facts[task.id].cases_hash
+
+
+def calibration_sample(journal: Journal, seed: int) -> list[Record]:
+    """Distinct base programs of whole tasks, in a seeded order, until there are enough.
+
+    A hill shows where one task has programs that pass much and programs that pass nothing (see
+    report.hill): such tasks come first.
+    """
+    tasks: dict[str, list[Record]] = {}
+    for (arm, task), records in sorted(journal.records.items()):
+        if arm == BASE and task not in journal.left_out:
+            distinct = {r.program_hash: r for _, r in sorted(records.items()) if r.program_hash}
+            tasks[task] = list(distinct.values())
+    order = list(tasks)
+    random.Random(f"calibrate {seed}").shuffle(order)
+    order.sort(key=lambda task: not compared(tasks[task]))
+    return [record for task in order for record in tasks[task]][:CALIBRATION_SIZE]

@@ -20,7 +20,8 @@ Theory of operation:
 
 The lines, by their "kind": "header" (first, and only there), "sitting" (a process opened the
 journal), "load" (what was read and dropped), "task", "reply" (a rollout that waits for the judge),
-"rollout" (a judged one) and "check". Of two lines about the same thing the later one counts.
+"rollout" (a judged one), "check" and "look" (a report was made of more tasks than before). Of two
+lines about the same thing the later one counts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import count
@@ -86,6 +87,8 @@ class Journal:
         checks: (kind, task, program_hash) -> (passed, total), numbers of cases.
         left_out: task id -> why nothing can be said of it: its checker gave no answer.
         load: what was read and dropped, as add_load got it last; None before.
+        looks: the times that a report was made of more tasks than before: {"tasks": ids that were
+            new, "of": how many looks were planned, 1 without a plan}.
         moved: where `overwrite` put the file that was there, else None.
     """
 
@@ -104,6 +107,7 @@ class Journal:
         self.checks: dict[tuple[str, str, int], tuple[int, int]] = {}
         self.left_out: dict[str, str] = {}
         self.load: dict[str, Any] | None = None
+        self.looks: list[dict[str, Any]] = []
         self._rollout_at: dict[Key, int] = {}  # offset of the line that counts
         self._waiting_at: dict[Key, int] = {}  # the same for replies that are not judged
         self._task_at: dict[str, int] = {}
@@ -252,6 +256,13 @@ class Journal:
     def leave_out(self, task_id: str, reason: str) -> None:
         """Save that nothing can be said of a task, and why."""
         self._add("left_out", task=task_id, reason=reason)
+
+    def add_look(self, tasks: Iterable[str], of: int) -> None:
+        """Save that a report is made of these tasks, unless it was made of all of them before."""
+        seen = {task for look in self.looks for task in look["tasks"]}
+        new = [task for task in tasks if task not in seen]
+        if new:
+            self._add("look", look={"tasks": new, "of": of})
 
     def add_load(self, load: dict[str, Any]) -> None:
         """Save what was read and dropped, JSON-ready, unless the last such line says the same."""
@@ -493,6 +504,8 @@ class Journal:
             self.left_out[fields["task"]] = fields["reason"]
         elif kind == "load":
             self.load = fields["load"]
+        elif kind == "look":
+            self.looks.append(fields["look"])
         elif kind != "sitting":
             raise ValueError(f"no such kind: {kind}")
 

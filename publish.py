@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import report
 from journal import Journal, JournalError
@@ -21,13 +23,14 @@ LOAD = ("source", "read", "kept", "dropped", "time_limits")  # of what was read,
 WIDTHS = 80, 100  # columns of a report
 
 
-def publish(journal: Journal, asked: Config) -> None:
-    """results.json, rescued.jsonl and the terminal report, all from the journal alone."""
+def results_of(
+    journal: Journal, asked: Config, rows: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """The numbers of results.json, from the journal alone; `rows` are those of rescued.jsonl."""
     config = saved_config(journal, asked)
-    rows = list(rescued_rows(journal))
     load = journal.load or {}
     arms, noise_runs = runs_shown(config, journal, asked)
-    results = report.build(
+    return report.build(
         facts=journal.facts,
         records=journal.records,
         checks=journal.checks,
@@ -39,6 +42,7 @@ def publish(journal: Journal, asked: Config) -> None:
             "policy": "scripted" if config.dry_run else "endpoint",
             **{name: value for name, value in load["config"].items() if name != "out"},
             "band": config.band,
+            "margin": config.margin,
             **journal.settings,
         },
         environment=load["environment"],
@@ -48,7 +52,15 @@ def publish(journal: Journal, asked: Config) -> None:
         times={"wall_seconds": journal.wall_seconds, "out": str(journal.path.parent)},
         seed=config.seed,
         rescued_rows=rows,
+        looks=journal.looks,
+        margin=config.margin and config.margin / 100,
     )
+
+
+def publish(journal: Journal, asked: Config) -> None:
+    """results.json, rescued.jsonl and the terminal report, all from the journal alone."""
+    rows = list(rescued_rows(journal))
+    results = results_of(journal, asked, rows)
     results_path, rows_path = (journal.path.parent / name for name in OUTPUTS)
     problem: report.ReportError | None = None
     try:
@@ -58,7 +70,7 @@ def publish(journal: Journal, asked: Config) -> None:
         problem = error  # the report is worth more than its files: it is shown all the same
     width = min(max(shutil.get_terminal_size((WIDTHS[1], 24)).columns, WIDTHS[0]), WIDTHS[1])
     colour = sys.stdout is not None and report.wants_colour(sys.stdout)
-    text = report.render(results, colour=colour, width=width)
+    text = report.render(results, colour=colour, width=width, details=asked.details)
     if not problem:
         text += f"\n\nFiles: {results_path}, {rows_path}, {journal.path}"
     try:

@@ -43,6 +43,7 @@ from descriptors import A_WORKER, SPARE, raise_limit
 from export import Export, write_exports
 from journal import Journal, JournalError, check_folder
 from judge import Judge, JudgeFault, SandboxError
+from looks import check_looks, look, parts_of
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
 from policy.key import find_key
 from policy.scripted import Scripted, ScriptedPolicy
@@ -246,6 +247,8 @@ async def search(
         for records in journal.records.values()
         for record in records.values()
     )
+    parts = parts_of(loaded.tasks, config.looks)
+    check_looks(journal, parts)
     progress = Progress(planned, journal.saved, policy, config.group)
     swarm = Swarm(
         policy,
@@ -261,7 +264,12 @@ async def search(
     )
     try:
         with stopping_on_signals(policy, judge, say):
-            await swarm.run(loaded.tasks, config.all_arms, config.band)
+            for number, part in enumerate(parts, 1):
+                await swarm.run(part, config.all_arms, config.band)
+                if look(config, journal, part, len(parts)) and config.stop_when_decided:
+                    left = sum(map(len, parts[number:]))
+                    progress.skip(left * config.shape.most_rollouts(len(config.all_arms)))
+                    break
     finally:
         progress.close()
 

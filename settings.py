@@ -21,7 +21,7 @@ from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
 PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
 RECIPE_VERSION = 2  # raised when the same settings would give other rollouts or verdicts
 NOT_GIVEN = object()
-REREAD = {"tasks", "band", "arms", "noise_runs"}  # what may be another one for a saved run
+REREAD = {"tasks", "band", "arms", "noise_runs", "margin"}  # may be another for a saved run
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
@@ -96,6 +96,24 @@ class Config:
     noise_runs: int = flag(
         0, "repeats of the resample arm with other seeds", least=0, most=1000, modes=EVERYWHERE
     )
+    looks: int = flag(
+        1,
+        "looks at the results while the run grows, each after as many tasks of a seeded shuffle; "
+        "p-values and intervals allow for them",
+        least=1,
+        most=20,
+    )
+    stop_when_decided: bool = flag(
+        False, "sample no more tasks after a look at which every arm is shown or futile"
+    )
+    margin: float | None = flag(
+        None,
+        "points by which an arm may differ from resample and still be called equivalent "
+        "(default: none, so that no arm is)",
+        least=0.1,
+        most=100,
+        modes=EVERYWHERE,
+    )
     seed: int = flag(
         0, "the run's seed; every rollout's seed is derived from it", least=0, most=2**63 - 1
     )
@@ -140,6 +158,7 @@ class Config:
         f"judge {CALIBRATION_SIZE} base rollouts on every hidden case: hill or cliff?",
         modes=EVERYWHERE,
     )
+    details: bool = flag(False, "print what is secondary too", modes=EVERYWHERE)
     export: tuple[str, ...] = flag(
         (),
         f"rows for trainers, into export/ of the folder: {', '.join(KINDS)}",
@@ -318,6 +337,8 @@ def _at_odds(config: Config) -> str | None:
         return f"--arms takes each of these at most once: {', '.join(TOPOLOGIES)}"
     if config.noise_runs and "resample" not in config.arms:
         return "--noise-runs repeats the resample arm: add it to --arms"
+    if config.stop_when_decided and config.looks < 2:
+        return "--stop-when-decided stops at a look: add --looks"
     if config.band not in BANDS:
         return f"--band is one of {', '.join(BANDS)}"
     try:
@@ -382,6 +403,8 @@ def read_tasks(
 ) -> Loaded:
     """The run's tasks, or those with these ids."""
     limit = config.limit if ids is None else None
+    if config.looks > 1 and ids is None:
+        limit = limit or sys.maxsize  # all of them, in the order of the shuffle
     return load_tasks(
         config.tasks,
         config.splits,

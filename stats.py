@@ -18,9 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest, norm, t
+from scipy.stats import binom, binomtest, hypergeom, norm, t
 
-DRAWS = 10_000  # of a bootstrap, and of a sampled sign-flip test
+DRAWS = 10_000  # of a bootstrap
+ARRANGEMENTS = 2_000  # random ones of a test that is not exact
+MOST_RUNS = 64  # of a control whose number of runs is not given
 ALPHA = 0.05  # intervals hold 95%; tests and sample sizes are two-sided at 5%
 Z2 = float(norm.ppf(1 - ALPHA / 2)) ** 2  # 3.84
 BLOCK = 1 << 22  # random numbers held at once
@@ -56,21 +58,27 @@ class Delta:
     Attributes:
         delta: mean difference, -1 to 1.
         low, high: its 95% interval.
-        p_value: two-sided, of the sign-flip test.
-        wins, losses: number of tasks on which treated is above, below control.
+        lower, upper: one-sided 95% bounds: a gain above `upper` is ruled out.
+        p_value: two-sided and exact.
+        wins, losses: number of tasks that only treated, only control rescued; against several
+            control runs the sums over these, so that wins - losses = runs x n x delta.
         n: number of tasks.
-        draws: random sign flips behind p_value; None when it is exact.
+        runs: number of control runs.
+        test: "sign flip" against one run, "label permutation" against several.
         method: "bootstrap", or "score" where the bootstrap has nothing to draw from.
     """
 
     delta: float
     low: float
     high: float
+    lower: float
+    upper: float
     p_value: float
     wins: int
     losses: int
     n: int
-    draws: int | None
+    runs: int
+    test: str
     method: str
 
 
@@ -108,12 +116,10 @@ def rescue_rate(
     Raises:
         ValueError: no task, a value other than 0 and 1, or lengths that differ.
     """
-    values = _checked(rescued, "rescued")
-    if not np.isin(values, (0, 1)).all():
-        raise ValueError("rescued must hold only 0 and 1, one for each task")
+    values = _zero_or_one(rescued, "rescued")
     count, n = int(values.sum()), len(values)
     wilson_low, wilson_high = wilson_interval(count, n)
-    sums, sizes = _by_cluster(values, clusters)
+    sums, sizes = by_cluster(values, clusters)
     if _spreadless(sums, sizes):
         low, high, method = wilson_low, wilson_high, "wilson"
     else:
@@ -124,57 +130,155 @@ def rescue_rate(
 
 def paired_delta(
     control: Sequence[float],
-    treated: Sequence[float],
+    treated: Sequence[int],
     *,
+    runs: int | None = None,
     seed: int = 0,
     clusters: Sequence[Hashable] | None = None,
 ) -> Delta:
     """Treated minus control over the same tasks.
 
-    delta = mean(treated - control). The interval is the percentile bootstrap over DRAWS draws of
-    tasks, or of whole clusters (Efron & Tibshirani 1993, chapters 8 and 13). When all differences
-    are the same value d (no task on which the arms differ, or a single cluster), it is
-    [(n d - z^2) / (n + z^2), (n d + z^2) / (n + z^2)], z = 1.96: the mean after z^2 further tasks
-    that all went one way, which is Tango's score interval (1998, Stat. Med. 17:891) for d = 0.
+    delta = mean(treated - control). The interval is a percentile bootstrap over DRAWS draws of
+    tasks, or of whole clusters (Efron & Tibshirani 1993, chapters 8 and 13), made for few
+    discordant tasks and few clusters: two tasks more are drawn from, one won and one lost (Bonett
+    & Price 2012, J. Educ. Behav. Stat. 37:479), since one win and no loss do not rule out a loss;
+    and the percentiles are those of t with clusters - 1 degrees of freedom (Hesterberg 2015, Am.
+    Stat. 69:371). A single cluster says nothing of others: its tasks are drawn then. When no task
+    differs, it is Tango's score interval (1998, Stat. Med. 17:891), -+ z^2 / (n + z^2), z = 1.96.
 
-    The p-value is that of the sign-flip test (Fisher 1935, chapter 3): when the arms do not
-    differ, each task's difference is as likely to have the other sign. For 0/1 outcomes that is
-    the exact binomial test of wins among wins + losses (McNemar 1947, Psychometrika 12:153), 1
-    without any. Otherwise p = (1 + number of flips at least as far from 0) / (1 + DRAWS) (Phipson
-    & Smyth 2010, SAGMB 9:39). Clusters do not enter it: given a task's difficulty, what two arms
-    that do not differ draw on it is independent of other tasks, also of the same contest.
+    The p-value is that of `label_permutation`, which against one run is the exact sign-flip test
+    (Fisher 1935, chapter 3): of wins + losses tasks each is as likely a win (McNemar 1947,
+    Psychometrika 12:153). Clusters do not enter it: given a task's difficulty, what two arms that
+    do not differ draw on it is independent of other tasks, also of the same contest.
 
     Args:
-        control, treated: one value of 0 to 1 for each task, in the same order; 0 or 1 for one
-            run, a share for the mean of several.
+        control: for each task 0 or 1 of one run, or the share of several runs that rescued it.
+        treated: 0 or 1 for each task, in the same order.
+        runs: how many runs `control` is the mean of; by default the fewest that have such shares.
+            The p-value depends on it: give it wherever there is more than one.
         seed: of the draws; the same input and seed give the same result.
         clusters: one label for each task, e.g. its contest.
 
     Raises:
-        ValueError: no task, a value outside 0 to 1, or lengths that differ.
+        ValueError: no task, a value outside 0 to 1, lengths that differ, a treated value other
+            than 0 and 1, or shares that are not those of `runs` runs.
     """
-    before, after = _checked(control, "control"), _checked(treated, "treated")
+    before, after = _checked(control, "control"), _zero_or_one(treated, "treated")
     if len(before) != len(after):
         raise ValueError(
             f"control has {len(before)} tasks and treated {len(after)}: they must be the same tasks"
         )
-    # Means of several runs differ by float dust where they are equal in truth.
-    differences = np.round(after - before, 12)
+    runs = runs or _fewest_runs(before)
+    counts = np.rint(before * runs).astype(int)
+    if np.abs(counts / runs - before).max() > 1e-9:
+        raise ValueError(f"control holds a share that {runs} runs cannot have")
+    differences = after - counts / runs
     n, delta = len(differences), float(differences.mean())
-    wins, losses = int((differences > 0).sum()), int((differences < 0).sum())
-    sums, sizes = _by_cluster(differences, clusters)
-    if _spreadless(sums, sizes):
-        low, high = (n * delta - Z2) / (n + Z2), (n * delta + Z2) / (n + Z2)
+    wins, losses = int((after * (runs - counts)).sum()), int(((1 - after) * counts).sum())
+    sums, sizes = by_cluster(differences, clusters)
+    if len(sums) == 1:
+        sums, sizes = by_cluster(differences, None)
+    tails = ALPHA / 2, ALPHA, 1 - ALPHA, 1 - ALPHA / 2
+    if differences.any():
+        means = _bootstrap(np.append(sums, (1, -1)), np.append(sizes, (1, 1)), seed)
+        bounds = np.quantile(means, [norm.cdf(expanded(tail, len(sums))) for tail in tails])
+        method = "bootstrap"
+    else:
+        squares = norm.ppf(tails[2:]) ** 2
+        above = squares / (n + squares)
+        bounds = np.concatenate((-above[::-1], above))
         method = "score"
-    else:
-        tails = np.quantile(_bootstrap(sums, sizes, seed), (ALPHA / 2, 1 - ALPHA / 2))
-        low, high, method = float(tails[0]), float(tails[1]), "bootstrap"
-    draws: int | None = None
-    if np.isin(differences, (-1, 0, 1)).all():
-        p_value = float(binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
-    else:
-        p_value, draws = _sampled_sign_flip(differences, seed), DRAWS
-    return Delta(delta, low, high, p_value, wins, losses, n, draws, method)
+    low, lower, upper, high = map(float, bounds)
+    p_value = _label_p(counts + after.astype(int), after, runs)
+    test = "sign flip" if runs == 1 else "label permutation"
+    return Delta(delta, low, high, lower, upper, p_value, wins, losses, n, runs, test, method)
+
+
+def label_permutation(treated: Sequence[int], controls: Sequence[Sequence[int]]) -> float:
+    """Two-sided exact p-value of one run against one or more runs of a control arm.
+
+    When treated is but one more run of the control arm, then on each task each of the k + 1 runs
+    is as likely as any other to be the treated one (Fisher's randomisation test, within tasks). So
+    on a task that r of them rescue, treated is a coin of chance r / (k + 1), independent of the
+    other tasks, and T, its number of rescues, is a sum of binomials of which the exact
+    distribution is known. p = P(|T - E T| >= |observed - E T|): E T is the number of rescues at
+    which treated equals the mean of all k + 1 runs. With k = 1 this is the sign-flip test.
+
+    Nothing but the labels is random, so it holds whatever the tasks' difficulty, how alike tasks of
+    a contest are, and how an outcome came about (also by a search that stopped at its rescue).
+
+    Args:
+        treated: 0 or 1 for each task.
+        controls: one such list for each run of the control arm, over the same tasks.
+
+    Raises:
+        ValueError: no task, no control run, a value other than 0 and 1, or lengths that differ.
+    """
+    after = _zero_or_one(treated, "treated")
+    runs = [_zero_or_one(run, "a control run") for run in controls]
+    if not runs:
+        raise ValueError("no control run: there is nothing to compare with")
+    if any(len(run) != len(after) for run in runs):
+        raise ValueError("treated and the control runs must be over the same tasks")
+    return _label_p((sum(runs) + after).astype(int), after, len(runs))
+
+
+def same_rates(runs: Sequence[Sequence[int]], *, seed: int = 0) -> float:
+    """p-value for the runs having one rescue rate: do arms differ where they cannot?
+
+    The statistic is the spread of the runs' numbers of rescues, sum (R_j - mean)^2, as in
+    Cochran's Q (1950, Biometrika 37:256). When the runs are alike, each arrangement of a task's
+    outcomes among them is as likely: p = (1 + arrangements at least as spread) / (1 + ARRANGEMENTS)
+    over random ones (Phipson & Smyth 2010, SAGMB 9:39).
+
+    Args:
+        runs: two or more; 0 or 1 for each task, over the same tasks.
+
+    Raises:
+        ValueError: fewer than two runs, no task, a value other than 0 and 1, lengths that differ.
+    """
+    if len(runs) < 2 or len({len(run) for run in runs}) > 1:
+        raise ValueError("two runs or more over the same tasks are needed")
+    outcomes = np.stack([_zero_or_one(run, "a run") for run in runs])
+    spread = float(outcomes.sum(axis=1).var())
+    counts = outcomes.sum(axis=0).astype(int)
+    totals = np.zeros((ARRANGEMENTS, len(runs)))
+    generator = np.random.default_rng(seed)
+    for count in counts[(counts > 0) & (counts < len(runs))]:
+        ranks = generator.random(totals.shape).argsort(axis=1)
+        totals += ranks < count
+    # Tasks that all runs rescued add the same to each.
+    extreme = int((totals.var(axis=1) >= spread - 1e-9).sum())
+    return (1 + extreme) / (1 + ARRANGEMENTS)
+
+
+def stratified(strata: Sequence[tuple[int, int, int, int]]) -> tuple[float, float]:
+    """Two groups compared within strata: difference of their shares, and one-sided exact p-value.
+
+    The difference is that of Mantel & Haenszel, weighted n1 n0 / (n1 + n0) (Greenland & Robins
+    1985, Biometrics 41:55). p is the chance of at least so many passes of the first group when
+    in each stratum the passes fall on any of its members (hypergeometric) and the strata are
+    independent: the exact form of the Cochran-Mantel-Haenszel test.
+
+    Args:
+        strata: members and passes of the first group, members and passes of the second; strata
+            without both groups are left out.
+
+    Raises:
+        ValueError: no stratum has both groups.
+    """
+    both = [stratum for stratum in strata if stratum[0] and stratum[2]]
+    if not both:
+        raise ValueError("no stratum has both groups")
+    weights = [n1 * n0 / (n1 + n0) for n1, _, n0, _ in both]
+    gaps = [passed1 / n1 - passed0 / n0 for n1, passed1, n0, passed0 in both]
+    law = np.ones(1)
+    for n1, passed1, n0, passed0 in both:
+        possible = np.arange(n1 + 1)
+        law = np.convolve(law, hypergeom.pmf(possible, n1 + n0, passed1 + passed0, n1))
+    observed = sum(passed1 for _, passed1, _, _ in both)
+    difference = sum(w * gap for w, gap in zip(weights, gaps, strict=True)) / sum(weights)
+    return difference, min(1.0, float(law[observed:].sum()))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -212,6 +316,26 @@ def noise_band(rates: Sequence[float]) -> NoiseBand:
         raise ValueError("one run has no spread: the noise band needs two runs or more")
     std = float(values.std(ddof=1))
     return NoiseBand(std, float(t.ppf(1 - ALPHA / 2, runs - 1)) * math.sqrt(2) * std, runs)
+
+
+def within_task_band(runs: Sequence[Sequence[int]]) -> float:
+    """How far apart two runs of the same arm come out by noise, from the variance within tasks.
+
+    1.96 sqrt(2 sum_i s_i^2) / n, with s_i^2 the sample variance (divisor runs - 1) of task i's
+    outcomes over the runs. Two runs draw on the same tasks, so only this variance separates them;
+    it has as many terms as tasks, where `noise_band` has one a run.
+
+    Args:
+        runs: two or more runs of one arm; 0 or 1 for each task, over the same tasks.
+
+    Raises:
+        ValueError: fewer than two runs, no task, a value other than 0 and 1, lengths that differ.
+    """
+    if len(runs) < 2 or len({len(run) for run in runs}) > 1:
+        raise ValueError("two runs or more over the same tasks are needed")
+    outcomes = np.stack([_zero_or_one(run, "a run") for run in runs])
+    variance = 2 * float(outcomes.var(axis=0, ddof=1).sum())
+    return math.sqrt(Z2 * variance) / len(runs[0])
 
 
 def holdout_size(base: float, effect: float, *, power: float = 0.8, alpha: float = ALPHA) -> int:
@@ -295,13 +419,48 @@ def _checked(values: Sequence[float], name: str) -> Floats:
     return array
 
 
+def _zero_or_one(values: Sequence[float], name: str) -> Floats:
+    array = _checked(values, name)
+    if not np.isin(array, (0, 1)).all():
+        raise ValueError(f"{name} must hold only 0 and 1, one for each task")
+    return array
+
+
+def _fewest_runs(shares: Floats) -> int:
+    for runs in range(1, MOST_RUNS + 1):
+        if np.abs(np.rint(shares * runs) - shares * runs).max() < 1e-9:
+            return runs
+    raise ValueError("control must hold 0 and 1, or shares of a number of runs")
+
+
+def _label_p(rescued: NDArray[np.int_], treated: Floats, runs: int) -> float:
+    """label_permutation, from each task's number of rescues over all runs + 1 of them."""
+    law, observed = np.ones(1), 0
+    for count in range(1, runs + 1):
+        here = rescued == count
+        tasks, chance = int(here.sum()), count / (runs + 1)
+        law = np.convolve(law, binom.pmf(np.arange(tasks + 1), tasks, chance))
+        observed += int(treated[here].sum())
+    totals = np.arange(len(law))
+    expected = float((rescued[rescued <= runs]).sum()) / (runs + 1)
+    far = np.abs(totals - expected) >= abs(observed - expected) - 1e-9
+    return min(1.0, float(law[far].sum()))
+
+
+def expanded(tail: float, clusters: int) -> float:
+    """The normal quantile at which a bootstrap of few clusters has this tail (Hesterberg 2015)."""
+    if clusters < 2:
+        return math.copysign(math.inf, tail - 0.5)
+    return math.sqrt(clusters / (clusters - 1)) * float(t.ppf(tail, clusters - 1))
+
+
 def _quantiles(power: float, alpha: float) -> float:
     if not (0 < power < 1 and 0 < alpha < 1):
         raise ValueError("power and alpha must lie between 0 and 1")
     return float(norm.ppf(1 - alpha / 2) + norm.ppf(power)) ** 2
 
 
-def _by_cluster(values: Floats, clusters: Sequence[Hashable] | None) -> tuple[Floats, Floats]:
+def by_cluster(values: Floats, clusters: Sequence[Hashable] | None) -> tuple[Floats, Floats]:
     """Sum and size of each cluster; each value is its own without clusters."""
     if clusters is None:
         return values, np.ones_like(values)
@@ -345,23 +504,6 @@ def _bca(sums: Floats, sizes: Floats, means: Floats) -> tuple[float, float]:
     influence = (sums.sum() - sums) / (sizes.sum() - sizes)
     influence = influence.mean() - influence
     acceleration = (influence**3).sum() / (6 * (influence**2).sum() ** 1.5)
-    z = bias + norm.ppf((ALPHA / 2, 1 - ALPHA / 2))
+    z = bias + np.array([expanded(tail, len(sums)) for tail in (ALPHA / 2, 1 - ALPHA / 2)])
     low, high = np.quantile(means, norm.cdf(bias + z / (1 - acceleration * z)))
     return float(low), float(high)
-
-
-def _sampled_sign_flip(differences: Floats, seed: int) -> float:
-    """p-value of the sign-flip test over DRAWS random flips.
-
-    Of m tasks with the same |d|, the number that keep their sign is binomial(m, 1/2).
-    """
-    values, counts = np.unique(np.abs(differences), return_counts=True)
-    generator = np.random.default_rng(seed)
-    observed = abs(differences.sum())
-    extreme = 0
-    step = max(1, BLOCK // len(values))
-    for start in range(0, DRAWS, step):
-        shape = (min(step, DRAWS - start), len(values))
-        sums = (2 * generator.binomial(counts, 0.5, size=shape) - counts) @ values
-        extreme += int((np.abs(sums) >= observed - 1e-9).sum())
-    return (1 + extreme) / (1 + DRAWS)

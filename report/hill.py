@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import stats
 from report.tally import Checks, share_of
-from report.words import percent
+from report.words import counted, interval, p_text, points
 from swarm import Records
 
-HILL_PROGRAMS = 20  # fewer programs in a half of the partial scores say nothing of its shape
+if TYPE_CHECKING:
+    from swarm import Record
+
+HILL_PROGRAMS = 20  # fewer programs of a kind say nothing of the shape
+UPPER, LOWER = "3/4 and up", "none"  # of SHARES: the two kinds that are compared
 CLIFF = 0.1  # a cliff when at most this share can pass from just below the top
 
 # (task, program) -> (share of visible cases passed, whether it passes all hidden ones)
@@ -25,6 +29,12 @@ SHARES: dict[str, Callable[[float], bool]] = {
     "3/4 and up": lambda share: 0.75 <= share < 1,
     "all": lambda share: share == 1,
 }
+
+
+def compared(group: Iterable[Record]) -> bool:
+    """Whether a task's base group has programs of both kinds that are compared."""
+    shares = [r.visible_passed / r.visible_total for r in group if r.program_hash]
+    return all(any(map(SHARES[name], shares)) for name in (UPPER, LOWER))
 
 
 def hill(records: Records, checks: Checks) -> dict[str, Any] | None:
@@ -47,8 +57,15 @@ def hill(records: Records, checks: Checks) -> dict[str, Any] | None:
             elif check is not None and record.program_hash:
                 programs[task, record.program_hash] = (share, check[0] == check[1])
     buckets = [_bucket(name, programs, test) for name, test in SHARES.items()]
-    shape, sentence = _shape(programs)
-    return {"programs": len(programs), "buckets": buckets, "shape": shape, "sentence": sentence}
+    within = _within_tasks(programs)
+    shape, sentence = _shape(within)
+    return {
+        "programs": len(programs),
+        "buckets": buckets,
+        "within_tasks": within,
+        "shape": shape,
+        "sentence": sentence,
+    }
 
 
 def _bucket(name: str, programs: Programs, test: Callable[[float], bool]) -> dict[str, Any]:
@@ -66,29 +83,54 @@ def _bucket(name: str, programs: Programs, test: Callable[[float], bool]) -> dic
     }
 
 
-def _shape(programs: Programs) -> tuple[str, str]:
+def _within_tasks(programs: Programs) -> dict[str, Any]:
+    """Programs at three quarters and up, against those that pass none of the same task.
+
+    Tasks differ in how easy they are, and an easy one has high shares and solutions at once: over
+    all tasks together that looks like a hill where inside each task there is none.
+    """
+    strata: dict[str, list[int]] = {}
+    for (task, _), (share, passed) in programs.items():
+        for place, name in ((0, UPPER), (2, LOWER)):
+            if SHARES[name](share):
+                counts = strata.setdefault(task, [0, 0, 0, 0])
+                counts[place] += 1
+                counts[place + 1] += passed
+    both = [(a, b, c, d) for a, b, c, d in strata.values() if a and c]
+    difference, p_value = stats.stratified(both) if both else (None, None)
+    sums = [sum(stratum[i] for stratum in both) for i in range(4)]
+    return {
+        "tasks": len(both),
+        **dict(zip(("upper", "upper_pass", "lower", "lower_pass"), sums, strict=True)),
+        "difference": difference,
+        "p_value": p_value,
+    }
+
+
+def _shape(within: Mapping[str, Any]) -> tuple[str, str]:
     """Hill, cliff, unclear or too few, and why.
 
-    Compares the programs that passed at least half of the visible cases, but not all, with those
-    that passed fewer: a hill when the Wilson interval of the former lies above that of the
-    latter, a cliff when it does not and ends below CLIFF.
+    A hill when, on the same task, programs that pass three quarters of the visible cases reach the
+    hidden ones more often than programs that pass none (one-sided p under 2.5%); a cliff when
+    they do not, and Wilson's interval says that fewer than CLIFF of them can.
     """
-    upper = _bucket("1/2 and up", programs, lambda share: 0.5 <= share < 1)
-    lower = _bucket("under 1/2", programs, lambda share: share < 0.5)
-    if min(upper["programs"], lower["programs"]) < HILL_PROGRAMS:
+    upper, lower = within["upper"], within["lower"]
+    if min(upper, lower) < HILL_PROGRAMS:
         return "too few", (
-            f"Too few programs to tell a hill from a cliff: {upper['programs']} passed half or "
-            f"more of the visible cases but not all, {lower['programs']} fewer; "
-            f"{HILL_PROGRAMS} each are needed."
+            "Too few programs to tell a hill from a cliff: on the tasks that have both, "
+            f"{upper:,} passed three quarters or more of the visible cases but not all, and "
+            f"{lower:,} passed none; {HILL_PROGRAMS} each are needed."
         )
+    low, high = stats.wilson_interval(within["upper_pass"], upper)
     found = (
-        f"of {upper['programs']} programs that passed half or more of the visible cases but not "
-        f"all, {upper['pass_hidden']} ({percent(upper['low'])} to {percent(upper['high'])}) "
-        f"pass the hidden ones, of {lower['programs']} below half {lower['pass_hidden']} "
-        f"({percent(lower['low'])} to {percent(lower['high'])})"
+        f"on the same {counted(within['tasks'], 'task')}, of {upper:,} programs that passed three "
+        f"quarters or more of the visible cases but not all, {within['upper_pass']:,} "
+        f"({interval(low, high)}) pass the hidden ones, of {lower:,} that passed none "
+        f"{within['lower_pass']:,} ({points(within['difference'])} points within tasks, "
+        f"one-sided p {p_text(within['p_value'])})"
     )
-    if upper["low"] > lower["high"]:
+    if within["p_value"] < stats.ALPHA / 2:
         return "hill", f"Hill: {found}. A higher fitness goes with a better chance of a solution."
-    if upper["high"] < CLIFF:
+    if high < CLIFF:
         return "cliff", f"Cliff: {found}. A higher fitness brings a solution no nearer."
     return "unclear", f"Unclear, neither hill nor cliff: {found}."

@@ -17,16 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import stats
 from data import RATING_BANDS, rating_band
+from power import Design, correlation, smallest_p
+from report.budget import equal_cost, plain_sampling
+from report.deltas import contrasts, controls_of, deltas, noise, round_0
 from report.hill import hill
-from report.tally import Checks, Run, Tally, run_of, share_of
-from report.words import p_text, points
+from report.looks import Look, history, planned
+from report.tally import CONTROL, Checks, Run, Tally, run_of, share_of
+from report.words import counted, listed
 from swarm import BANDS, BASE, START, Shape, in_band
 
 if TYPE_CHECKING:
     from swarm import Records, TaskFacts
 
-CONTROL = "resample"
-FEW_CLUSTERS = 20  # below this many contests a cluster bootstrap is known to run narrow
+FEW_CLUSTERS = 10  # contests; with fewer an interval rests on too little
+SUSPICIOUS = 0.01  # p-value of the check of round 0 below which a warning is due
 
 
 def build(
@@ -44,6 +48,8 @@ def build(
     seed: int,
     rescued_rows: Sequence[Mapping[str, Any]] = (),
     left_out: Mapping[str, str] | None = None,
+    looks: Sequence[Look] = (),
+    margin: float | None = None,
 ) -> dict[str, Any]:
     """The results of a run, ready for json: no NaN, and null for what cannot be said.
 
@@ -58,13 +64,21 @@ def build(
         seed: of the bootstrap draws.
         rescued_rows: the rows of rescued.jsonl.
         left_out: task id -> why nothing can be said of it; its rollouts count in the costs only.
+        looks: at the run so far, as journal.Journal holds them. With a plan for them only the
+            tasks of the looks done count: what came in since is for the next.
+        margin: a difference this small (0.05: 5 points) makes an arm equivalent to resample.
     """
     everything, left_out = (facts, records), left_out or {}
     facts = {task: found for task, found in facts.items() if task not in left_out}
     records = {place: found for place, found in records.items() if place[1] not in left_out}
-    repeats = [f"noise-{i + 1}" for i in range(noise_runs)]
-    controls, runs = [CONTROL, *repeats] if CONTROL in arms else [], [*arms, *repeats]
+    runs = [*arms, *(f"noise-{i + 1}" for i in range(noise_runs))]
+    plan = looks[0]["of"] if looks else settings.get("looks", 1)
+    if plan > 1:
+        seen = {task for look in looks for task in look["tasks"]}
+        facts = {task: found for task, found in facts.items() if task in seen}
     run = run_of(facts, records, runs, band, Shape.of(settings), seed)
+    controls, unfinished = controls_of(run, arms, noise_runs)
+    looked = planned(run, looks, plan, arms, controls) if plan > 1 else None
     passes = [sum(record.accepted for record in group) for group in run.base.values()]
     histogram = [passes.count(count) for count in range(run.shape.group + 1)]
     in_bands = {
@@ -72,7 +86,7 @@ def build(
         for name in BANDS
     }
     total, judge_seconds = _total(*everything, runs)
-    noise, contests = _noise(run, controls), len(set(run.contests(run.cohort)))
+    contests = len(set(run.contests(run.cohort)))
     results: dict[str, Any] = {
         "scripted": settings.get("policy") == "scripted",
         "warnings": [],
@@ -91,13 +105,19 @@ def build(
         "base": _base(run, histogram),
         "cohort": {"band": band, "tasks": len(run.cohort), "contests": contests},
         "arms": {arm: _arm(run, arm) for arm in arms},
-        "deltas": _deltas(run, arms, controls, noise),
-        "noise": noise,
+        "deltas": deltas(run, arms, controls, margin=margin, looked=looked and looked["arms"]),
+        "margin": margin,
+        "looks": looked,
+        "contrasts": contrasts(run, arms, controls),
+        "round_0": round_0(run, runs),
+        "noise": noise(run, controls, unfinished),
+        "equal_cost": equal_cost(run, arms, controls),
+        "plain_sampling": plain_sampling(run, controls),
         "union": _union(run, runs),
         "rating_bands": _rating_bands(run, arms),
         "fitness": _fitness(run, arms),
         "hill": hill(records, checks),
-        "power": _power(run, arms),
+        "power": _power(run, arms, controls),
         "duplicates": _duplicates(run, runs),
         "rescued_rows": _rescued_rows(rescued_rows),
         "cost": {"calls": total.samples, "tokens": total.tokens()},
@@ -107,6 +127,7 @@ def build(
             **times,
             "sample_seconds": total.sample_seconds,
             "judge_seconds": judge_seconds,
+            "looks": history(looks),
         },
     }
     results["warnings"] = _warnings(results, total)
@@ -170,96 +191,6 @@ def _arm(run: Run, arm: str) -> dict[str, Any]:
     }
 
 
-def _noise(run: Run, controls: Sequence[str]) -> dict[str, Any] | None:
-    """Rates of resample and its repeats over the tasks on which all of them ended."""
-    tasks = run.both(*controls)
-    if len(controls) < 2 or not tasks:
-        return None
-    rescued = [sum(run.outcomes(arm, tasks)) for arm in controls]
-    rates = [count / len(tasks) for count in rescued]
-    return {"rates": rates, "rescued": rescued, "n": len(tasks), **asdict(stats.noise_band(rates))}
-
-
-def _deltas(
-    run: Run, arms: Sequence[str], controls: Sequence[str], noise: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Each arm against resample, and against the mean of all resample runs."""
-    single = _against(run, arms, controls[:1])
-    mean = _against(run, arms, controls) if len(controls) > 1 else {}
-    band = noise["band"] if noise else None
-    result = {}
-    for arm, entry in single.items():
-        missing = 2 * len(run.cohort) - len(run.searches[arm]) - len(run.searches[CONTROL])
-        conclusion, verdict = _verdict(arm, entry, band, len(single), missing)
-        words = {"conclusion": conclusion, "verdict": verdict}
-        result[arm] = {**entry, "against_mean": mean.get(arm), **words}
-    return result
-
-
-def _against(run: Run, arms: Sequence[str], controls: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Paired differences to the mean of the controls, with Holm's p over the arms."""
-    entries: dict[str, dict[str, Any]] = {}
-    for arm in arms:
-        tasks = run.both(arm, *controls)
-        if arm == CONTROL or not controls or not tasks:
-            continue
-        outcomes = [run.outcomes(control, tasks) for control in controls]
-        delta = stats.paired_delta(
-            [sum(values) / len(values) for values in zip(*outcomes, strict=True)],
-            run.outcomes(arm, tasks),
-            seed=run.seed,
-            clusters=run.contests(tasks),
-        )
-        entries[arm] = asdict(delta)
-    if entries:
-        p_values = [float(entry["p_value"]) for entry in entries.values()]
-        adjusted = stats.holm(p_values)
-        for entry, p_value in zip(entries.values(), adjusted, strict=True):
-            entry["holm_p"] = p_value
-    return entries
-
-
-def _verdict(
-    arm: str, entry: Mapping[str, Any], band: float | None, arms: int, missing: int
-) -> tuple[str, str]:
-    """One conclusion of "more", "fewer", "not shown" and "no verdict", and a sentence.
-
-    A difference is shown when the interval leaves out 0, Holm's p is under 5% and, where resample
-    was run again, the difference is larger than the noise band.
-    """
-    if missing:
-        return "no verdict", (
-            f"{arm}: no verdict, since {missing} of its and resample's searches have not ended."
-        )
-    delta, low, high, p = (entry[name] for name in ("delta", "low", "high", "holm_p"))
-    interval = f"{points(low)} to {points(high)}"
-    measured = f"{points(delta)} points, 95% interval {interval}, Holm p {p_text(p)}"
-    if low <= 0 <= high:
-        return "not shown", (
-            f"{arm}: no difference from resample is shown ({measured}). The interval holds 0 and "
-            f"rules out neither a gain of {100 * high:.1f} points nor a loss of "
-            f"{100 * abs(low):.1f}."
-        )
-    word = "more" if delta > 0 else "fewer"
-    if p >= stats.ALPHA:
-        why = f"with {arms} arms compared" if arms > 1 else "by the exact test"
-        return "not shown", (
-            f"{arm}: no difference from resample is shown ({measured}). The interval leaves out 0, "
-            f"but {why} chance alone explains a difference this large too well."
-        )
-    if band is not None and band > 0 and abs(delta) <= band:
-        return "not shown", (
-            f"{arm}: it rescued {word} than resample here ({measured}), but two runs of resample "
-            f"can lie {100 * band:.1f} points apart, so that no difference of the arms is shown."
-        )
-    beyond = "Resample was not run again, so the noise between two runs is not known."
-    if band == 0:
-        beyond = "The runs of resample rescued equally many, which bounds their noise badly."
-    elif band is not None:
-        beyond = f"That is beyond the noise band of {100 * band:.1f} points."
-    return word, f"{arm}: it rescued {word} than resample ({measured}). {beyond}"
-
-
 def _union(run: Run, runs: Sequence[str]) -> dict[str, Any]:
     """What all runs together rescued; a search that has not ended can have a rescue."""
     programs: set[tuple[str, int]] = set()
@@ -314,8 +245,8 @@ def _fitness(run: Run, arms: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _power(run: Run, arms: Sequence[str]) -> dict[str, Any] | None:
-    """What this many tasks could have seen, at 80% power and the rate of resample."""
+def _power(run: Run, arms: Sequence[str], controls: Sequence[str]) -> dict[str, Any] | None:
+    """What this many tasks can show: by the published formula, and by the test that is used."""
     n = len(run.searches[CONTROL]) if CONTROL in arms else 0
     if not n:
         return None
@@ -326,6 +257,36 @@ def _power(run: Run, arms: Sequence[str]) -> dict[str, Any] | None:
         "detectable_effect": _or_none(stats.detectable_effect, base, n),
         "tasks_for_5_points": _or_none(stats.holdout_size, base, 0.05),
         "tasks_for_3_points": _or_none(stats.holdout_size, base, 0.03),
+        "test": _power_of_test(run, arms, controls),
+    }
+
+
+def _power_of_test(run: Run, arms: Sequence[str], controls: Sequence[str]) -> dict[str, Any] | None:
+    """Power of the primary test for one arm that differs, at Holm's level for it alone.
+
+    How alike runs are on one task is taken from the control runs, or from all arms where resample
+    was run once: less alike, when the arms do differ.
+    """
+    tasks = run.both(*controls)
+    if not tasks:
+        return None
+    outcomes = [run.outcomes(control, tasks) for control in controls]
+    base = sum(map(sum, outcomes)) / (len(outcomes) * len(tasks))
+    begun = [arm for arm in arms if run.searches[arm]]
+    if len(controls) < 2:
+        shared = run.both(*begun)
+        outcomes = [run.outcomes(arm, shared) for arm in begun] if shared else outcomes
+    compared = max(1, len([arm for arm in begun if arm != CONTROL]))
+    design = Design(base, correlation(outcomes), len(controls), stats.ALPHA / compared)
+    return {
+        "base": base,
+        "correlation": design.correlation,
+        "runs": design.runs,
+        "alpha": design.alpha,
+        "smallest_p": smallest_p(len(tasks), design.runs),
+        "detectable_effect": design.effect(len(tasks)),
+        "tasks_for_5_points": design.tasks(0.05),
+        "tasks_for_3_points": design.tasks(0.03),
     }
 
 
@@ -377,17 +338,18 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
             f"{'; ...' if len(reasons) > 3 else ''})."
         )
     if incomplete["base"]:
-        found.append(f"Base groups that are not complete, left out: {incomplete['base']}.")
+        found.append(f"Base groups that are not complete, left out: {incomplete['base']:,}.")
     if any(incomplete["searches"].values()):
-        listed = ", ".join(f"{arm} {n}" for arm, n in incomplete["searches"].items() if n)
+        names = ", ".join(f"{arm} {n:,}" for arm, n in incomplete["searches"].items() if n)
         found.append(
-            f"Searches that have not ended, left out: {listed}. A search ends early when it "
+            f"Searches that have not ended, left out: {names}. A search ends early when it "
             "rescues, so the rates of these arms read too high until the run is complete."
         )
+    found += _warnings_of_comparisons(results)
     if total.without_usage:
         found.append(
             f"The server sent no token counts for {total.without_usage:,} of {total.samples:,} "
-            "replies: no sum of tokens has them."
+            "replies: sums stand for them by the other replies of their round, or are unknown."
         )
     copies = results["duplicates"]
     if copies["repetitive_groups"] > max(1, copies["groups"] / 4) and not results["scripted"]:
@@ -395,10 +357,33 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
             f"In {copies['repetitive_groups']:,} of {copies['groups']:,} groups no more than half "
             "of the replies differ: does the server cache, or ignore seeds or the temperature?"
         )
-    if 0 < cohort["contests"] < FEW_CLUSTERS:
+    if cohort["contests"] == 1 < cohort["tasks"]:
         found.append(
-            f"The tasks searched come from {cohort['contests']} contests: intervals that draw so "
-            "few contests come out too narrow."
+            "All tasks searched come from one contest: intervals draw its tasks, and say nothing "
+            "of other contests."
+        )
+    elif 0 < cohort["contests"] < FEW_CLUSTERS and cohort["tasks"] > 1:
+        found.append(
+            f"The tasks searched come from {cohort['contests']} contests: so few make intervals "
+            "wide, and still a little too short."
+        )
+    return found
+
+
+def _warnings_of_comparisons(results: Mapping[str, Any]) -> list[str]:
+    found, check = [], results["round_0"]
+    left_out = (results["noise"] or {}).get("left_out")
+    if left_out:
+        verb = "has" if len(left_out) == 1 else "have"
+        found.append(
+            f"{listed(left_out)} {verb} searches that have not ended and {verb} no part in the "
+            "comparisons."
+        )
+    if check and check["p_value"] < SUSPICIOUS:
+        counts = ", ".join(f"{arm} {n:,}" for arm, n in check["rescued"].items())
+        found.append(
+            f"Round 0 is the same in all runs, and yet their rescues in it differ ({counts} of "
+            f"{counted(check['n'], 'task')}, p {check['p_value']:.4f}): did the endpoint change?"
         )
     return found
 

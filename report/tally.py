@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from equal_cost import Course
 from swarm import Records, Shape, first_rescue, in_band, of_search
 
 if TYPE_CHECKING:
@@ -15,23 +16,47 @@ if TYPE_CHECKING:
 Checks = Mapping[tuple[str, str, int], tuple[int, int]]
 
 
+CONTROL = "resample"  # the arm that the others are compared with
+
+
 def share_of(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
+def mean_of(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts of one round of an arm: of how many rollouts, and their sums."""
+
+    counted: int = 0
+    missing: int = 0
+    prompt: int = 0
+    completion: int = 0
+    reasoning: int = 0
+
+    @property
+    def scale(self) -> float | None:
+        """What makes the sums those of all rollouts; None when no rollout has a count."""
+        return (self.counted + self.missing) / self.counted if self.counted else None
+
+
 @dataclass(slots=True)
 class Tally:
-    """Adds up rollouts: how many, what became of them, what they cost."""
+    """Adds up rollouts: how many, what became of them, what they cost.
+
+    Where a server left out the token counts of some replies, those of the same round of the same
+    arm stand for them: prompts differ in length between rounds and arms, hardly within one.
+    """
 
     samples: int = 0
     truncated: int = 0
     no_program: int = 0
-    without_usage: int = 0
-    prompt: int = 0
-    completion: int = 0
-    reasoning: int = 0
     sample_seconds: float = 0.0
     outcomes: Counter[str] = field(default_factory=Counter)
+    usage: defaultdict[tuple[str, int], Usage] = field(default_factory=lambda: defaultdict(Usage))
 
     def add(self, records: Iterable[Record]) -> None:
         for record in records:
@@ -39,21 +64,31 @@ class Tally:
             self.truncated += record.finish_reason == "length"
             self.no_program += record.verdict == "no program"
             self.sample_seconds += record.sample_seconds
-            self.reasoning += record.reasoning_tokens or 0
             if record.outcome is not None:
                 self.outcomes[record.outcome] += 1
+            usage = self.usage[record.key.arm, record.key.round]
             if record.prompt_tokens is not None and record.completion_tokens is not None:
-                self.prompt += record.prompt_tokens
-                self.completion += record.completion_tokens
+                usage.counted += 1
+                usage.prompt += record.prompt_tokens
+                usage.completion += record.completion_tokens
+                usage.reasoning += record.reasoning_tokens or 0
             elif record.outcome is None:
-                self.without_usage += 1
+                usage.missing += 1
+
+    @property
+    def without_usage(self) -> int:
+        return sum(usage.missing for usage in self.usage.values())
 
     def tokens(self) -> dict[str, int] | None:
-        """Sums over the rollouts that the server sent counts for; None when it sent none."""
-        if not self.prompt + self.completion:
+        """Sums over all rollouts; None when a round has rollouts and no count at all."""
+        parts = [usage for usage in self.usage.values() if usage.counted or usage.missing]
+        if not parts or any(usage.scale is None for usage in parts):
             return None
-        sums = {"prompt": self.prompt, "completion": self.completion, "reasoning": self.reasoning}
-        return {**sums, "total": self.prompt + self.completion}
+        sums = {
+            name: round(sum(getattr(usage, name) * (usage.scale or 0) for usage in parts))
+            for name in ("prompt", "completion", "reasoning")
+        }
+        return {**sums, "total": sums["prompt"] + sums["completion"]}
 
     def summary(self) -> dict[str, Any]:
         return {
@@ -119,6 +154,10 @@ class Run:
     shape: Shape
     seed: int
 
+    def within(self, tasks: Collection[str]) -> Run:
+        """The run as if its arms had searched these tasks only."""
+        return replace(self, cohort=[task for task in self.cohort if task in tasks])
+
     def outcomes(self, arm: str, tasks: Iterable[str]) -> list[int]:
         found = self.searches[arm]
         return [int(found[task].rescue_round is not None) for task in tasks]
@@ -130,8 +169,35 @@ class Run:
         """The tasks on which all these arms' searches ended."""
         return [task for task in self.cohort if all(task in self.searches[arm] for arm in arms)]
 
+    def course(self, arm: str, tasks: Iterable[str]) -> Course | None:
+        """What the arm spent and rescued on these tasks; None when its tokens are unknown."""
+        searches = [self.searches[arm][task] for task in tasks]
+        tally = Tally()
+        for search in self.searches[arm].values():
+            tally.add(search.records)
+        if not searches or not (tally.tokens() or {}).get("total"):
+            return None
+        mean = {
+            place: (usage.prompt + usage.completion) / usage.counted
+            for place, usage in tally.usage.items()
+            if usage.counted
+        }
+        rows = []
+        for search in searches:
+            row = [0.0] * (1 + max(record.key.round for record in search.records))
+            for record in search.records:
+                row[record.key.round] += _tokens(record, mean)
+            rows.append(row)
+        return Course(rows, [search.rescue_round is not None for search in searches])
+
     def floors(self, tasks: Iterable[str]) -> list[float]:
         return [self.facts[task].floor / self.facts[task].visible for task in tasks]
+
+
+def _tokens(record: Record, mean: Mapping[tuple[str, int], float]) -> float:
+    if record.prompt_tokens is not None and record.completion_tokens is not None:
+        return record.prompt_tokens + record.completion_tokens
+    return mean[record.key.arm, record.key.round] if record.outcome is None else 0.0
 
 
 def run_of(

@@ -2,7 +2,27 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
+
+
+def columns(text: str) -> int:
+    """How many columns of a terminal a text takes: wide characters take two, marks none."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def counted(count: int, noun: str, plural: str | None = None) -> str:
+    """ "1 task", "2,000 tasks"."""
+    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+def listed(parts: Iterable[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def percent(share: float | None) -> str:
@@ -17,6 +37,11 @@ def points(share: float) -> str:
     return f"{round(100 * share, 1) + 0:+.1f}"  # + 0 makes 0 of -0
 
 
+def between(low: float, high: float) -> str:
+    """An interval of a difference, in points."""
+    return f"{points(low)} to {points(high)}"
+
+
 def p_text(value: float) -> str:
     return "<0.001" if value < 0.001 else f"{value:.3f}"
 
@@ -25,8 +50,12 @@ def two(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+def times(ratio: float | None) -> str:
+    return "?" if ratio is None else f"{ratio:.2f}"
+
+
 def slashed(counts: Iterable[int]) -> str:
-    return "/".join(map(str, counts))
+    return "/".join(f"{count:,}" for count in counts)
 
 
 def tokens(count: float | None) -> str:

@@ -13,12 +13,26 @@ from typing import Any
 
 import pytest
 
+import equal_cost
+import power
 import report
+import stats
 from data import RATING_BANDS
-from report import results as results_module
+from report.deltas import verdict
+from report.words import columns
 from swarm import Key, Record, TaskFacts
 
 VISIBLE = 4
+
+
+@pytest.fixture(autouse=True)
+def _fewer_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of what a report takes: bounds a little noisier, and tests far faster."""
+    monkeypatch.setattr(stats, "DRAWS", 1_000)
+    monkeypatch.setattr(equal_cost, "DRAWS", 200)
+    monkeypatch.setattr(power, "REPEATS", 50)
+
+
 ARMS = ("resample", "solo", "ring", "star")
 Saved = dict[tuple[str, str], dict[tuple[int, int], Record]]
 
@@ -111,17 +125,19 @@ def built(known: Mapping[str, TaskFacts], records: Saved, **changed: Any) -> dic
     }
     results = report.build(**{**arguments, **changed})
     assert json.loads(json.dumps(results, allow_nan=False)) == results
-    text = report.render(results, colour=False)
-    assert max(map(len, text.splitlines())) <= 100
-    assert "\x1b" not in text
-    assert "None" not in text
-    assert "nan" not in text
+    for width in (80, 100, 140):
+        text = report.render(results, colour=False, width=width, details=True)
+        assert max(map(columns, text.splitlines())) <= width
+        assert "\x1b" not in text
+        assert "None" not in text
+        assert "nan" not in text
+        assert not re.search(r"(?<![.\d])1 (tasks|runs|rows|programs|arms|contests|calls)\b", text)
     return results
 
 
 def shown(results: Mapping[str, Any]) -> str:
     """The report in one line, so that wrapping does not matter."""
-    return " ".join(report.render(results, colour=False).split())
+    return " ".join(report.render(results, colour=False, details=True).split())
 
 
 # --- counts -----------------------------------------------------------------------------------
@@ -135,7 +151,7 @@ def published() -> tuple[dict[str, TaskFacts], Saved]:
     # Rescues overlap so that 43 tasks are rescued by any of the six runs.
     starts = {"resample": 0, "solo": 5, "ring": 10, "star": 12}
     rescues = {arm: rounds_of(223, by_round[arm], starts[arm]) for arm in ARMS}
-    rescues |= {"noise-1": rounds_of(223, (20,), 23), "noise-2": rounds_of(223, (20, 4), 4)}
+    rescues |= {"noise-1": rounds_of(223, (8, 6, 6), 23), "noise-2": rounds_of(223, (9, 9, 6), 4)}
     records = saved(names[:223], rescues)
     histogram = (17, 14, 4, 3, 1, 3, 4, 6)
     passes = [count + 1 for count, n in enumerate(histogram) for _ in range(n)]
@@ -293,7 +309,7 @@ def test_deltas_are_paired_and_holm_is_over_the_arms() -> None:
     assert "resample" not in results["deltas"]
 
 
-def test_the_mean_of_all_resample_runs_is_a_tighter_control() -> None:
+def test_all_resample_runs_are_the_control_of_the_primary_test() -> None:
     known = tasks_named(60)
     chance = random.Random(1)
     runs = ("resample", "noise-1", "noise-2", "noise-3")
@@ -305,45 +321,85 @@ def test_the_mean_of_all_resample_runs_is_a_tighter_control() -> None:
     )  # fmt: skip
     star = results["deltas"]["star"]
     mean = star["against_mean"]
-    rates = [sum(r is not None for r in rescues[arm]) / 60 for arm in runs]
+    outcomes = {arm: [int(r is not None) for r in rescues[arm]] for arm in rescues}
+    rates = [sum(outcomes[arm]) / 60 for arm in runs]
     assert results["noise"]["rates"] == pytest.approx(rates)
-    star_rate = results["arms"]["star"]["rate"]
-    assert mean["delta"] == pytest.approx(star_rate - sum(rates) / 4)
-    assert star["delta"] == pytest.approx(star_rate - rates[0])
+    assert mean["delta"] == pytest.approx(results["arms"]["star"]["rate"] - sum(rates) / 4)
+    assert star["delta"] == pytest.approx(results["arms"]["star"]["rate"] - rates[0])
     assert mean["high"] - mean["low"] < star["high"] - star["low"]
-    assert (mean["draws"], star["draws"]) == (10_000, None)
+    assert (star["primary"], star["runs"], mean["runs"]) == ("all runs", 1, 4)
+    controls = [outcomes[run] for run in runs]
+    assert mean["p_value"] == stats.label_permutation(outcomes["star"], controls)
+    assert (mean["wins"] - mean["losses"]) / 240 == pytest.approx(mean["delta"])
+    assert "label permutation against all 4 runs of resample" in shown(results)
 
 
-def verdict(
-    delta: float, low: float, high: float, holm_p: float, band: float | None, missing: int = 0
+def test_a_repeat_that_has_not_ended_has_no_part_and_that_is_said() -> None:
+    known = tasks_named(60)
+    rescues = {
+        "resample": rounds_of(60, (6,)),
+        "noise-1": rounds_of(60, (7,)),
+        "noise-2": rounds_of(60, (5,)),
+        "star": rounds_of(60, (8,)),
+    }
+    records = saved(list(known), rescues)
+    whole = built(known, records, arms=("resample", "star"), noise_runs=1)
+    del records["noise-2", "t050"]
+    results = built(known, records, arms=("resample", "star"), noise_runs=2)
+    assert results["noise"]["left_out"] == ["noise-2"]
+    assert results["noise"]["runs"] == 2
+    assert results["deltas"] == whole["deltas"]
+    assert any("noise-2 has searches that have not ended" in w for w in results["warnings"])
+    del records["noise-1", "t050"]
+    results = built(known, records, arms=("resample", "star"), noise_runs=2)
+    assert (results["noise"]["runs"], results["noise"]["band"]) == (1, None)
+    assert results["deltas"]["star"]["primary"] == "one run"
+    assert "No repeat of resample is complete" in shown(results)
+    assert "was not run again" not in shown(results)
+
+
+def judged(
+    delta: float, low: float, high: float, holm_p: float, missing: int = 0, **changed: Any
 ) -> tuple[str, str]:
+    half = 0.84 * (high - low) / 2
     entry = {"delta": delta, "low": low, "high": high, "holm_p": holm_p}
-    return results_module._verdict("ring", entry, band, 3, missing)
+    entry |= {"lower": delta - half, "upper": delta + half}
+    return verdict("ring", entry, 3, missing, **changed)
 
 
 @pytest.mark.parametrize(
     ("case", "conclusion", "words"),
     [
-        ((0.03, -0.01, 0.07, 0.4, 0.02), "not shown", "neither a gain of 7.0 points nor a loss of"),
-        ((0.03, -0.01, 0.07, 0.01, 0.02), "not shown", "The interval holds 0"),
-        ((0.03, 0.0, 0.07, 0.01, None), "not shown", "The interval holds 0"),
-        ((0.05, 0.01, 0.09, 0.06, 0.02), "not shown", "with 3 arms compared chance alone"),
-        ((0.05, 0.01, 0.09, 0.01, 0.109), "not shown", "can lie 10.9 points apart"),
-        ((0.05, 0.01, 0.09, 0.01, 0.05), "not shown", "no difference of the arms is shown"),
-        ((0.12, 0.05, 0.2, 0.001, 0.109), "more", "beyond the noise band of 10.9 points"),
-        ((-0.12, -0.2, -0.05, 0.001, 0.109), "fewer", "beyond the noise band of 10.9 points"),
-        ((0.12, 0.05, 0.2, 0.001, None), "more", "Resample was not run again"),
-        ((0.12, 0.05, 0.2, 0.001, 0.0), "more", "bounds their noise badly"),
-        ((0.12, 0.05, 0.2, 0.001, 0.01, 4), "no verdict", "4 of its and resample's searches"),
+        ((0.03, -0.01, 0.07, 0.4), "not shown", "a gain above 6.4 points and a loss beyond 0.4"),
+        ((0.03, -0.01, 0.07, 0.01), "not shown", "no difference from resample is shown"),
+        ((0.03, 0.0, 0.07, 0.01), "not shown", "Ruled out (one-sided 95%)"),
+        ((-0.03, -0.07, 0.0, 0.2), "not shown", "95%): a gain and a loss beyond 5.9"),
+        ((0.05, 0.01, 0.09, 0.06), "not shown", "with 3 arms compared chance alone"),
+        ((0.05, 0.01, 0.09, 0.01), "more", "it rescued more than resample (+5.0 points"),
+        ((-0.12, -0.2, -0.05, 0.001), "fewer", "it rescued fewer than resample (-12.0 points"),
+        ((0.12, 0.05, 0.2, 0.001, 4), "no verdict", "4 of its and resample's searches"),
+        ((0.5, -0.8, 1.0, 0.5), "not shown", "a loss beyond"),
     ],
 )
-def test_a_verdict_says_no_more_than_interval_p_and_band(
-    case: Any, conclusion: str, words: str
-) -> None:
-    found, sentence = verdict(*case)
+def test_a_verdict_says_no_more_than_interval_and_p(case: Any, conclusion: str, words: str) -> None:
+    found, sentence = judged(*case)
     assert found == conclusion
     assert words in sentence
     assert ("no difference" in sentence) == (conclusion == "not shown")
+
+
+def test_a_margin_calls_small_differences_equivalent_and_no_other() -> None:
+    assert judged(0.01, -0.02, 0.04, 0.6, margin=0.05)[0] == "equivalent"
+    assert judged(0.01, -0.02, 0.04, 0.6)[0] == "not shown"
+    assert judged(0.01, -0.06, 0.08, 0.6, margin=0.05)[0] == "not shown"
+    assert judged(0.02, 0.01, 0.03, 0.01, margin=0.05)[0] == "more"
+
+
+def test_a_single_win_rules_out_no_loss() -> None:
+    known = tasks_named(60)
+    rescues = {"resample": rounds_of(60, ()), "star": rounds_of(60, (1,))}
+    star = built(known, saved(list(known), rescues), arms=("resample", "star"))["deltas"]["star"]
+    assert star["low"] <= star["lower"] < 0 < star["delta"] < star["upper"] <= star["high"]
 
 
 def test_a_clear_difference_is_called_one() -> None:
@@ -356,7 +412,7 @@ def test_a_clear_difference_is_called_one() -> None:
     }
     results = built(known, saved(list(known), rescues), arms=("resample", "star"), noise_runs=2)
     assert results["deltas"]["star"]["conclusion"] == "more"
-    assert "star: it rescued more than resample (+56.7 points" in shown(results)
+    assert "star: it rescued more than resample (+" in shown(results)
 
 
 # --- what is missing --------------------------------------------------------------------------
@@ -458,16 +514,227 @@ def test_a_server_that_sends_no_token_counts() -> None:
     assert "tokens unknown" in shown(results)
 
 
-def test_runs_that_agree_give_no_false_band() -> None:
+def test_runs_that_agree_do_not_hide_that_their_band_is_empty() -> None:
     known = tasks_named(60)
     rescues = {
         "resample": rounds_of(60, (6,)),
-        "noise-1": rounds_of(60, (6,)),
+        "noise-1": rounds_of(60, (6,), 3),
         "star": rounds_of(60, (40,)),
     }
     results = built(known, saved(list(known), rescues), arms=("resample", "star"), noise_runs=1)
     assert results["noise"]["band"] == 0
-    assert "bounds their noise badly" in results["deltas"]["star"]["verdict"]
+    assert results["noise"]["within_band"] > 0.05
+    assert "equal by chance" in shown(results)
+    assert results["deltas"]["star"]["conclusion"] == "more"
+
+
+# --- what the same money would have bought ----------------------------------------------------
+
+
+def test_arms_are_compared_at_their_own_spend_with_resample_that_goes_on() -> None:
+    known = tasks_named(40)
+    rescues = {
+        "resample": rounds_of(40, (2, 2, 2)),
+        "noise-1": rounds_of(40, (2, 2, 2), 6),
+        "star": rounds_of(40, (0, 8, 0)),
+    }
+    records = saved(list(known), rescues)
+
+    def dear(prompt_tokens: int) -> Saved:
+        return {
+            place: {key: replace(r, prompt_tokens=prompt_tokens) for key, r in part.items()}
+            if place[0] == "star"
+            else part
+            for place, part in records.items()
+        }
+
+    results = built(known, dear(150), arms=("resample", "star"), noise_runs=1)
+    budget = results["equal_cost"]
+    # A sample costs resample 110 and star 160; the second run begins where the first ended.
+    assert budget["long_run"]["samples"] == [8, 16, 24, 32, 40, 48]
+    assert budget["long_run"]["rescued"] == pytest.approx([n / 40 for n in (2, 4, 6, 8, 10, 12)])
+    left = [40, 38, 36, 34, 32, 30]
+    spent = [110 * 8 * sum(left[: i + 1]) / 40 for i in range(6)]
+    assert budget["long_run"]["tokens"] == pytest.approx(spent)
+    star = budget["arms"]["star"]
+    assert star["whole"]
+    assert star["spend"] == pytest.approx(160 * (16 * 8 + 24 * 32) / 40)
+    part = (star["spend"] - spent[3]) / (spent[4] - spent[3])
+    assert 0 < part < 1
+    assert star["control"] == pytest.approx((8 + 2 * part) / 40)
+    assert star["treated"] == 8 / 40
+    assert star["delta"] == pytest.approx(star["treated"] - star["control"])
+    assert star["low"] < star["delta"] < star["high"]
+    assert star["bill"] == pytest.approx(star["spend"] / spent[2])
+    ratio = star["tokens_per_rescue_ratio"]
+    assert ratio["ratio"] == pytest.approx(star["bill"] * 6 / 8)
+    assert ratio["low"] < ratio["ratio"] < ratio["high"]
+    dearer = built(known, dear(210), arms=("resample", "star"), noise_runs=1)
+    star = dearer["equal_cost"]["arms"]["star"]
+    assert (star["whole"], star["spend"]) == (False, pytest.approx(spent[5]))
+    assert star["control"] == pytest.approx(12 / 40)
+    assert star["treated"] == 8 / 40  # its last round, which rescues none, was not reached whole
+    assert "All that resample spent" in shown(dearer)
+    assert results["plain_sampling"]["samples"] == [24, 48]
+    assert results["plain_sampling"]["rescued"] == pytest.approx([6, 12])
+    assert "24 and 48 fresh samples a task rescue 6.0 and 12.0 of 40 tasks" in shown(results)
+
+
+def test_some_missing_counts_are_filled_in_and_an_arm_without_any_has_no_bill() -> None:
+    known = tasks_named(30)
+    records = saved(list(known), {"resample": rounds_of(30, (2,)), "star": rounds_of(30, (3,))})
+    whole = built(known, records, arms=("resample", "star"))
+
+    def silent(arm: str, numbers: Sequence[int]) -> Saved:
+        return {
+            place: {
+                key: replace(r, prompt_tokens=None, completion_tokens=None)
+                if place[0] == arm and key[0] in numbers and key[1] < 7
+                else r
+                for key, r in part.items()
+            }
+            for place, part in records.items()
+        }
+
+    results = built(known, silent("star", (0, 1)), arms=("resample", "star"))
+    assert results["arms"]["star"]["tokens"] == whole["arms"]["star"]["tokens"]
+    assert results["equal_cost"] == whole["equal_cost"]
+    assert "~" in shown(results)
+    assert any("no token counts for 630 of" not in w for w in results["warnings"])
+    none = {
+        place: {key: replace(r, prompt_tokens=None) if place[0] == "star" else r
+                for key, r in part.items()}
+        for place, part in records.items()
+    }  # fmt: skip
+    results = built(known, none, arms=("resample", "star"))
+    assert results["arms"]["star"]["tokens"] is None
+    assert results["equal_cost"]["arms"]["star"] is None
+    assert "so the bill is unknown" in shown(results)
+
+
+def test_a_common_start_is_in_the_long_run_once() -> None:
+    known = tasks_named(20)
+    names = list(known)
+    records: Saved = {("base", task): group(task) for task in names}
+    for task in names:
+        records["start", task] = {(0, i): record("start", task, 0, i) for i in range(8)}
+        for arm in ("resample", "noise-1"):
+            records[arm, task] = {
+                (n, i): record(arm, task, n, i, accepted=arm == "noise-1" and task == "t000"
+                               and (n, i) == (2, 7))
+                for n in (1, 2) for i in range(8)
+            }  # fmt: skip
+    results = built(
+        known, records, arms=("resample",), noise_runs=1, settings={"common_start": True}
+    )
+    assert results["equal_cost"]["long_run"]["samples"] == [8, 16, 24, 32, 40]
+    assert results["equal_cost"]["long_run"]["tokens"][-1] == 40 * 110
+    assert results["plain_sampling"]["samples"] == [24, 40]
+    assert results["round_0"] is None
+    assert "go on from this start" in shown(results)
+
+
+# --- secondary comparisons --------------------------------------------------------------------
+
+
+def test_contrasts_are_a_family_of_their_own() -> None:
+    known = tasks_named(40)
+    rescues = {
+        "resample": rounds_of(40, (4,)),
+        "solo": rounds_of(40, (4,), 2),
+        "ring": rounds_of(40, (12,)),
+        "star": rounds_of(40, (6,)),
+    }
+    results = built(known, saved(list(known), rescues))
+    found = results["contrasts"]
+    assert {name: row["question"] for name, row in found.items()} == {
+        "solo - resample": "feedback",
+        "ring - solo": "sharing",
+        "star - solo": "sharing",
+    }
+    assert (found["ring - solo"]["wins"], found["ring - solo"]["losses"]) == (8, 2 - 2)
+    adjusted = stats.holm([row["p_value"] for row in found.values()])
+    assert [row["holm_p"] for row in found.values()] == adjusted
+    assert "ring - solo" not in report.render(results, colour=False)
+    assert "ring - solo" in shown(results)
+    assert built(known, saved(list(known), rescues), arms=("resample", "ring"))["contrasts"] == {}
+
+
+def test_round_0_is_checked_to_be_the_same_in_all_runs() -> None:
+    known = tasks_named(60)
+    alike = {"resample": rounds_of(60, (6,)), "ring": rounds_of(60, (5, 20), 3)}
+    results = built(known, saved(list(known), alike), arms=("resample", "ring"))
+    assert results["round_0"]["rescued"] == {"resample": 6, "ring": 5}
+    assert results["round_0"]["p_value"] > 0.5
+    assert results["warnings"] == []
+    apart = {"resample": rounds_of(60, (3,)), "ring": rounds_of(60, (30,))}
+    results = built(known, saved(list(known), apart), arms=("resample", "ring"))
+    assert "did the endpoint change?" in results["warnings"][0]
+
+
+# --- looks ------------------------------------------------------------------------------------
+
+
+def looks_of(names: Sequence[str], ends: Sequence[int], of: int) -> list[dict[str, Any]]:
+    return [
+        {"tasks": list(names[start:end]), "of": of}
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def test_looks_by_a_plan_show_an_effect_early_and_say_when_to_give_up() -> None:
+    known = tasks_named(90)
+    names = list(known)
+    strong = [None if i % 10 < 7 else 0 for i in range(90)]
+    rescues = {"resample": rounds_of(90, (3,)), "ring": strong, "star": rounds_of(90, (3,), 30)}
+    records = saved(names, rescues)
+    arms = ("resample", "ring", "star")
+    results = built(known, records, arms=arms, looks=looks_of(names, (30, 60), 3))
+    looks = results["looks"]
+    assert results["cohort"]["tasks"] == 60
+    assert (looks["planned"], looks["done"], looks["searched"]) == (3, 2, [30, 60])
+    assert looks["bounds"] == pytest.approx([3.710, 2.511], abs=0.001)
+    ring, star = looks["arms"]["ring"], looks["arms"]["star"]
+    assert (ring["conclusion"], star["conclusion"]) == ("shown", "futile")
+    assert results["deltas"]["ring"]["conclusion"] == "more"
+    assert ring["high"] - ring["low"] > 1.2 * (
+        results["deltas"]["ring"]["high"] - results["deltas"]["ring"]["low"]
+    )
+    assert looks["decided"]
+    assert report.look_line(results) == "look 2 of 3, 60 tasks: ring shown, star futile"
+    first = built(known, records, arms=arms, looks=looks_of(names, (30,), 3))
+    assert first["looks"]["arms"]["ring"]["conclusion"] == "go on"
+    assert first["deltas"]["ring"]["conclusion"] == "not shown"
+    assert not first["looks"]["decided"]
+    last = built(known, records, arms=arms, looks=looks_of(names, (30, 60, 90), 3))
+    assert last["looks"]["arms"]["star"]["conclusion"] == "not shown"
+    assert last["looks"]["decided"]
+
+
+def test_before_the_first_look_nothing_is_compared() -> None:
+    known = tasks_named(9)
+    rescues = {"resample": rounds_of(9, ()), "ring": rounds_of(9, (9,))}
+    records = saved(list(known), rescues)
+    results = built(known, records, arms=("resample", "ring"), settings={"looks": 3}, looks=())
+    assert (results["deltas"], results["cohort"]["tasks"]) == ({}, 0)
+    assert "No look yet" in shown(results)
+    assert results["cost"]["calls"] == 9 * (8 + 24 + 8)
+
+
+def test_looking_again_without_a_plan_is_counted_and_warned_of() -> None:
+    known = tasks_named(60)
+    names = list(known)
+    records = saved(names, {"resample": rounds_of(60, (3,)), "ring": rounds_of(60, (4,))})
+    arms = ("resample", "ring")
+    once = built(known, records, arms=arms, looks=looks_of(names, (60,), 1))
+    assert "without --looks" not in shown(once)
+    results = built(known, records, arms=arms, looks=looks_of(names, (20, 40, 60), 1))
+    found = results["times"]["looks"]
+    assert found["tasks"] == [20, 40, 60]
+    assert found["false_alarms"] == pytest.approx(0.107, abs=0.001)
+    assert {**results, "times": 0} == {**once, "times": 0}
+    assert "looked at 3 times as it grew (20, 40, 60 tasks)" in shown(results)
+    assert "a chance of 11%" in shown(results)
 
 
 # --- warnings ---------------------------------------------------------------------------------
@@ -525,14 +792,14 @@ def test_the_first_line_of_a_scripted_run_says_so() -> None:
 
 
 def calibrated(pass_upper: int, pass_lower: int, each: int = 40) -> dict[str, Any]:
-    """`each` programs at 3/4 and at 1/4 of the visible cases, of which so many pass the hidden."""
+    """`each` programs at 3/4 and none of the visible cases, of which so many pass the hidden."""
     known = tasks_named(each // 4 + 1)
     records: Saved = {}
     checks = {}
     for number, task in enumerate(list(known)[:-1]):
         records["base", task] = {}
         for i in range(8):
-            base = record("base", task, 0, i, passed=3 if i < 4 else 1)
+            base = record("base", task, 0, i, passed=3 if i < 4 else 0)
             records["base", task][0, i] = base
             limit = pass_upper if i < 4 else pass_lower
             passes = number * 4 + i % 4 < limit
@@ -548,7 +815,8 @@ def calibrated(pass_upper: int, pass_lower: int, each: int = 40) -> dict[str, An
     [
         (25, 2, 40, "hill"),
         (0, 0, 40, "cliff"),
-        (8, 4, 40, "unclear"),
+        (0, 0, 60, "cliff"),
+        (8, 8, 40, "unclear"),
         (9, 0, 12, "too few"),
     ],
 )
@@ -562,11 +830,32 @@ def test_hill_or_cliff(upper: int, lower: int, each: int, shape: str) -> None:
         each,
         upper,
     )
-    assert buckets["1/4 to 1/2"]["rate"] == lower / each
+    assert buckets["none"]["rate"] == lower / each
     # Programs that passed all visible cases ran the hidden ones anyway.
     assert (buckets["all"]["programs"], buckets["all"]["pass_hidden"]) == (8, 5)
-    assert buckets["none"]["rate"] is None
+    assert buckets["1/4 to 1/2"]["rate"] is None
+    assert hill["within_tasks"]["tasks"] == each // 4
     assert hill["sentence"] in shown(results)
+
+
+def test_an_easy_task_makes_no_hill() -> None:
+    """Programs of easy tasks pass much and pass the hidden cases; within a task it is one rate."""
+    known = tasks_named(20)
+    records: Saved = {}
+    checks = {}
+    for number, task in enumerate(known):
+        easy = number < 10
+        records["base", task] = {}
+        for i in range(8):
+            upper = i < (6 if easy else 2)
+            base = record("base", task, 0, i, passed=3 if upper else 0)
+            records["base", task][0, i] = base
+            checks["hidden", task, base.program_hash] = (20 if easy and i % 2 else 7, 20)
+    hill = built(known, records, arms=(), checks=checks)["hill"]
+    buckets = {row["visible_share"]: row for row in hill["buckets"]}
+    assert buckets["3/4 and up"]["low"] > buckets["none"]["high"]
+    assert hill["within_tasks"]["difference"] == pytest.approx(0)
+    assert hill["shape"] == "unclear"
 
 
 def test_without_calibration_there_is_no_hill() -> None:

@@ -7,18 +7,21 @@ from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, bootstrap, permutation_test
+from scipy.stats import binomtest, bootstrap, fisher_exact
 
 import stats
 from stats import (
     detectable_effect,
     holdout_size,
     holm,
+    label_permutation,
     noise_band,
     paired_delta,
     pass_at_k,
     rescue_rate,
+    stratified,
     wilson_interval,
+    within_task_band,
 )
 
 
@@ -171,7 +174,7 @@ def test_p_is_that_of_all_sign_flips() -> None:
         share = np.mean([flip >= abs(differences.sum()) for flip in flips])
         delta = paired_delta(control.tolist(), treated.tolist())
         assert delta.p_value == pytest.approx(share)
-        assert delta.draws is None
+        assert (delta.test, delta.runs) == ("sign flip", 1)
 
 
 def test_p_is_the_exact_binomial_over_discordant_tasks() -> None:
@@ -186,26 +189,71 @@ def test_p_is_the_exact_binomial_over_discordant_tasks() -> None:
     assert back.delta == -delta.delta
 
 
-def test_sampled_p_agrees_with_scipys_permutation_test() -> None:
-    generator = np.random.default_rng(8)
-    control = generator.integers(0, 4, 40) / 3
-    treated = generator.integers(0, 2, 40).astype(float)
-    delta = paired_delta(control.tolist(), treated.tolist())
-    theirs = permutation_test(
-        (treated - control,),
-        lambda x, axis: np.mean(x, axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=20_000,
-        rng=np.random.default_rng(9),
-    )
-    assert delta.draws == stats.DRAWS
-    assert delta.p_value == pytest.approx(theirs.pvalue, abs=0.02)
+def test_label_permutation_is_that_of_all_labels() -> None:
+    """Each task's runs in each of their orders, 3^6 cases, the first run being the treated one."""
+    generator = np.random.default_rng(20)
+    for _ in range(10):
+        runs = (generator.random((3, 6)) < 0.4).astype(int)
+        observed = abs(runs[0].sum() - runs[1:].mean(axis=0).sum())
+        far = []
+        for labels in product(range(3), repeat=6):
+            treated = runs[list(labels), range(6)]
+            rest = (runs.sum(axis=0) - treated) / 2
+            far.append(abs(treated.sum() - rest.sum()) >= observed - 1e-9)
+        p_value = label_permutation(runs[0].tolist(), runs[1:].tolist())
+        assert p_value == pytest.approx(np.mean(far))
 
 
-def test_sampled_p_is_never_0() -> None:
-    delta = paired_delta([0.1] * 100 + [0.2], [1.0] * 101)
-    assert delta.p_value == 1 / (1 + stats.DRAWS)
+def test_label_permutation_by_hand() -> None:
+    lost = label_permutation([0] * 60, [[1] * 12 + [0] * 48, [0] * 60, [0] * 60])
+    assert lost == pytest.approx(0.086, abs=0.0005)
+    assert paired_delta([1 / 3] * 12 + [0] * 48, [0] * 60).p_value == pytest.approx(lost)
+    assert label_permutation([1] * 5, [[0] * 5] * 3) == pytest.approx(1 / 4**5)
+    assert label_permutation([1, 0, 1], [[1, 0, 1]] * 2) == 1
+    against_one = paired_delta([0, 0, 0, 1, 0], [1, 1, 1, 0, 0])
+    assert label_permutation([1, 1, 1, 0, 0], [[0, 0, 0, 1, 0]]) == against_one.p_value
+
+
+def test_label_permutation_keeps_its_level_where_sign_flips_do_not() -> None:
+    generator = np.random.default_rng(21)
+    p_values = [
+        label_permutation(runs[0].tolist(), runs[1:].tolist())
+        for runs in (generator.random((400, 7, 300)) < 0.01).astype(int)
+    ]
+    assert np.mean(np.array(p_values) < 0.05) < 0.07
+
+
+def test_wins_and_losses_against_several_runs_are_sums_over_them() -> None:
+    delta = paired_delta([1, 2 / 3, 1 / 3, 0, 0], [0, 1, 1, 1, 0], runs=3)
+    assert (delta.wins, delta.losses, delta.runs) == (0 + 1 + 2 + 3, 3, 3)
+    assert delta.delta == pytest.approx((6 - 3) / (3 * 5))
+    assert delta.test == "label permutation"
+
+
+def test_the_number_of_runs_matters_where_shares_do_not_show_it() -> None:
+    treated, control = [1] * 4 + [0] * 20, [0] * 24
+    assert paired_delta(control, treated).p_value == pytest.approx(2 / 2**4)
+    assert paired_delta(control, treated, runs=3).p_value == pytest.approx(1 / 4**4)
+
+
+def test_few_clusters_and_few_discordant_tasks_widen_the_interval() -> None:
+    control, treated = random_outcomes(30, 40, 0.3), random_outcomes(31, 40, 0.4)
+    many = paired_delta(control, treated, clusters=list(range(40)))
+    few = paired_delta(control, treated, clusters=[i % 4 for i in range(40)])
+    two = paired_delta(control, treated, clusters=[i % 2 for i in range(40)])
+    alone = paired_delta(control, treated, clusters=["a"] * 40)
+    assert many == alone == paired_delta(control, treated)
+    assert few.low <= few.delta <= few.high
+    assert two.high - two.low > many.high - many.low
+    single = paired_delta([0] * 60, [1] + [0] * 59)
+    assert single.low < -1 / 60 < single.delta < single.high
+
+
+def test_one_sided_bounds_lie_within_the_interval() -> None:
+    delta = paired_delta(random_outcomes(32, 200, 0.1), random_outcomes(33, 200, 0.15))
+    assert delta.low < delta.lower < delta.delta < delta.upper < delta.high
+    nothing = paired_delta([0] * 50, [0] * 50)
+    assert nothing.upper == -nothing.lower == pytest.approx(2.706 / 52.706, abs=1e-4)
 
 
 def test_delta_agrees_with_scipys_percentile_bootstrap() -> None:
@@ -218,7 +266,9 @@ def test_delta_agrees_with_scipys_percentile_bootstrap() -> None:
         method="percentile",
         rng=np.random.default_rng(12),
     ).confidence_interval
-    assert (delta.low, delta.high) == pytest.approx((theirs.low, theirs.high), abs=1.01 / 223)
+    # One step of 1/n, and the two tasks more that are drawn from.
+    assert (delta.low, delta.high) == pytest.approx((theirs.low, theirs.high), abs=1.5 / 223)
+    assert delta.high - delta.low > theirs.high - theirs.low - 1e-9
 
 
 def test_without_a_discordant_task_p_is_1_and_the_interval_is_not_empty() -> None:
@@ -234,10 +284,9 @@ def test_one_task_says_nothing() -> None:
     assert delta.low < 0
 
 
-def test_tasks_on_which_means_are_equal_but_for_rounding_are_no_wins() -> None:
-    third = (1 + 0 + 0) / 3
-    delta = paired_delta([third, 0.1 + 0.2], [1 - 2 * third, 0.3])
-    assert (delta.wins, delta.losses, delta.p_value) == (0, 0, 1)
+def test_shares_that_are_equal_but_for_rounding_are_equal() -> None:
+    delta = paired_delta([(0.1 + 0.2) / 0.9, 1 / 3], [0, 1], runs=3)
+    assert (delta.wins, delta.losses, delta.p_value) == (2, 1, 1)
 
 
 # --- the rest ---------------------------------------------------------------------------------
@@ -247,6 +296,32 @@ def test_holm_by_hand() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.5, 0.9]) == [1, 1]
     assert holm([0.2]) == [0.2]
+
+
+def test_runs_that_differ_where_they_cannot_are_noticed() -> None:
+    alike = [random_outcomes(40 + i, 300, 0.1) for i in range(4)]
+    assert stats.same_rates(alike) > 0.05
+    assert stats.same_rates([*alike, random_outcomes(50, 300, 0.3)]) < 0.001
+    assert stats.same_rates([[1, 0, 1]] * 3) == 1
+
+
+def test_the_band_within_tasks_by_hand() -> None:
+    runs = [[1, 0, 1, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
+    variance = 1 / 3 + 0 + 0 + 1 / 3
+    assert within_task_band(runs) == pytest.approx(1.96 * math.sqrt(2 * variance) / 4, rel=1e-4)
+    assert within_task_band([[1, 0], [1, 0]]) == 0
+
+
+def test_strata_are_compared_within() -> None:
+    # Passes go with the stratum and not with the group: pooled it is 9/10 and 1/10 against 1/2.
+    difference, p_value = stratified([(10, 9, 10, 9), (2, 0, 30, 0)])
+    assert difference == pytest.approx(0)
+    assert p_value > 0.5
+    by_hand, _ = stratified([(4, 3, 2, 0), (5, 1, 5, 1)])
+    assert by_hand == pytest.approx((8 / 6 * 0.75 + 2.5 * 0) / (8 / 6 + 2.5))
+    # Fisher's exact test in the only stratum with both groups.
+    table = fisher_exact([[6, 1], [2, 5]], alternative="greater")
+    assert stratified([(7, 6, 7, 2), (3, 3, 0, 0)])[1] == pytest.approx(table.pvalue)
 
 
 def test_detectable_effect_is_the_inverse_of_holdout_size() -> None:
@@ -272,6 +347,15 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_pass() -> None:
         (lambda: rescue_rate([0, math.nan]), "0 to 1"),
         (lambda: rescue_rate([0, 1], clusters=["a"]), "1 cluster labels for 2 tasks"),
         (lambda: paired_delta([], []), "empty"),
+        (lambda: paired_delta([0, 0.5], [0, 0.5]), "treated must hold only 0 and 1"),
+        (lambda: paired_delta([0, 0.5], [0, 1], runs=3), "3 runs cannot have"),
+        (lambda: paired_delta([0, 0.123456], [0, 1]), "shares of a number of runs"),
+        (lambda: label_permutation([0], []), "no control run"),
+        (lambda: label_permutation([0, 1], [[0]]), "the same tasks"),
+        (lambda: label_permutation([0.5], [[0]]), "only 0 and 1"),
+        (lambda: stats.same_rates([[0, 1]]), "two runs"),
+        (lambda: within_task_band([[0, 1], [0]]), "the same tasks"),
+        (lambda: stratified([(3, 1, 0, 0)]), "no stratum"),
         (lambda: paired_delta([0], [0, 1]), "control has 1 tasks and treated 2"),
         (lambda: paired_delta([0, -1], [0, 1]), "control must hold"),
         (lambda: paired_delta([0, 1], [0, math.nan]), "treated must hold"),
