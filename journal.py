@@ -20,8 +20,9 @@ Theory of operation:
 
 The lines, by their "kind": "header" (first, and only there), "sitting" (a process opened the
 journal), "load" (what was read and dropped), "task", "reply" (a rollout that waits for the judge),
-"rollout" (a judged one), "check" and "look" (a report was made of more tasks than before). Of two
-lines about the same thing the later one counts.
+"rollout" (a judged one), "check", "served" (requests that each server answered in a sitting) and
+"look" (a report was made of more tasks than before). Of two lines about the same thing the later
+one counts.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from itertools import count
@@ -89,6 +91,7 @@ class Journal:
         load: what was read and dropped, as add_load got it last; None before.
         looks: the times that a report was made of more tasks than before: {"tasks": ids that were
             new, "of": how many looks were planned, 1 without a plan}.
+        served: requests that each server answered, over all sittings.
         moved: where `overwrite` put the file that was there, else None.
     """
 
@@ -108,6 +111,7 @@ class Journal:
         self.left_out: dict[str, str] = {}
         self.load: dict[str, Any] | None = None
         self.looks: list[dict[str, Any]] = []
+        self.served: Counter[str] = Counter()
         self._rollout_at: dict[Key, int] = {}  # offset of the line that counts
         self._waiting_at: dict[Key, int] = {}  # the same for replies that are not judged
         self._task_at: dict[str, int] = {}
@@ -268,6 +272,11 @@ class Journal:
         """Save what was read and dropped, JSON-ready, unless the last such line says the same."""
         if as_read(load) != self.load:
             self._add("load", load=load)
+
+    def add_served(self, served: Mapping[str, int]) -> None:
+        """Save how many requests each server answered in this sitting, by its address."""
+        if any(served.values()):
+            self._add("served", served=served)
 
     # Below: the file.
 
@@ -506,6 +515,8 @@ class Journal:
             self.load = fields["load"]
         elif kind == "look":
             self.looks.append(fields["look"])
+        elif kind == "served":
+            self.served.update(fields["served"])
         elif kind != "sitting":
             raise ValueError(f"no such kind: {kind}")
 

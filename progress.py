@@ -14,7 +14,7 @@ from data import Task
 from policy.scripted import ScriptedPolicy
 from settings import Config
 from streams import STDERR
-from swarm import Prompts, Record
+from swarm import Prompts, Record, cut_by_window
 
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
@@ -70,18 +70,24 @@ class Progress:
     """A bar and two lines of facts on a terminal, elsewhere a plain line every minute."""
 
     def __init__(
-        self, planned: int, saved: int, policy: Endpoint | ScriptedPolicy, group: int = 8
+        self,
+        planned: int,
+        saved: int,
+        policy: Endpoint | ScriptedPolicy,
+        group: int = 8,
+        max_tokens: int = 2048,
     ) -> None:
         self.policy, self.group = policy, group
         self.rescued: Counter[str] = Counter()
-        self.done = self.truncated = self.tokens = 0
+        self.done = self.truncated = 0
         self.started = self.last_line = time.monotonic()
         self.terminal = STDERR.isatty()
         self.bar, self.facts = bar(planned, "rollouts", saved), Facts(2)
         self.total, self.saved = planned, saved
         self._rescued_tasks: set[tuple[str, str]] = set()
         self._groups: dict[str, list[int]] = {}  # reply hashes of the base groups under way
-        self._complete = self._repetitive = 0
+        self._complete = self._repetitive = self._longest = 0
+        self.max_tokens, self._told_of_window = max_tokens, False
         self._warned = isinstance(policy, ScriptedPolicy)  # written replies repeat themselves
 
     def close(self) -> None:
@@ -96,7 +102,7 @@ class Progress:
     def add(self, record: Record) -> None:
         self.done += 1
         self.truncated += record.finish_reason == "length"
-        self.tokens += record.completion_tokens or 0
+        self._look_at_the_window(record)
         place = (record.key.arm, record.key.task)
         if record.accepted and record.key.arm != "base" and place not in self._rescued_tasks:
             self._rescued_tasks.add(place)
@@ -114,6 +120,20 @@ class Progress:
                 f"{self.saved + self.done} of at most {self.total} rollouts, {self.rescues()}, "
                 f"{self.state(now)}, about {left / 60:.0f} min left"
             )
+
+    def _look_at_the_window(self, record: Record) -> None:
+        """Warn early of a window that cuts replies: the arms with longer prompts get less."""
+        self._longest = max(self._longest, record.prompt_tokens or 0)
+        if not cut_by_window(record, self.max_tokens) or self._told_of_window:
+            return
+        self._told_of_window = True
+        say(
+            f"WARNING: a reply was cut after {record.completion_tokens:,} tokens, and --max-tokens "
+            f"is {self.max_tokens:,}: the server's window is too small for prompt and reply, and "
+            "swarms, whose prompts are longer, get shorter replies than resample; give it a "
+            f"window of {self._longest + 3 * self.max_tokens:,} tokens (a prompt that shows two "
+            "programs, and the reply), or lower --max-tokens"
+        )
 
     def _look_for_copies(self, record: Record) -> None:
         """Warn early of a server that ignores seeds; the report counts over all groups."""
@@ -140,12 +160,16 @@ class Progress:
         return f"rescues: {' '.join(counts) or 'none yet'}"
 
     def state(self, now: float) -> str:
-        rate = self.tokens / max(now - self.started, 1e-3)
+        rate = self.policy.sampled / max(now - self.started, 1e-3)
         return (
-            f"{rate:.0f} tokens/s, "
+            f"{'about ' * self.policy.estimated}{rate:.0f} tokens/s, "
             f"{self.truncated / self.done:.0%} truncated, "
             f"{self.policy.in_flight} in flight, {self.policy.retries} retries"
         )
+
+
+def amount(tokens: float) -> str:
+    return f"{tokens:,.0f}" if tokens < 1e6 else f"{tokens / 1e6:,.1f}M"
 
 
 def plan_line(tasks: Sequence[Task], prompts: Prompts, config: Config) -> tuple[int, str]:
@@ -158,7 +182,7 @@ def plan_line(tasks: Sequence[Task], prompts: Prompts, config: Config) -> tuple[
     return calls, (
         f"planned at most: {calls:,} calls ({shape.group} a task, then {shape.samples} an arm on "
         f"the tasks that all {shape.group} fail{shared}), about "
-        f"{characters * per_task / 4e6:,.1f}M prompt tokens "
+        f"{amount(characters * per_task / 4)} prompt tokens "
         f"(fresh prompts; those of the swarms are longer) and at most "
-        f"{calls * config.max_tokens / 1e6:,.1f}M sampled"
+        f"{amount(calls * config.max_tokens)} sampled"
     )

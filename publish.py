@@ -49,7 +49,11 @@ def results_of(
         arms=arms,
         noise_runs=noise_runs,
         band=config.band,
-        times={"wall_seconds": journal.wall_seconds, "out": str(journal.path.parent)},
+        times={
+            "wall_seconds": journal.wall_seconds,
+            "out": str(journal.path.parent),
+            "served": dict(sorted(journal.served.items())),
+        },
         seed=config.seed,
         rescued_rows=rows,
         looks=journal.looks,

@@ -45,7 +45,7 @@ from journal import Journal, JournalError, check_folder
 from judge import Judge, JudgeFault, SandboxError
 from looks import check_looks, look, parts_of
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
-from policy.key import find_key
+from policy.key import find_key, without_password
 from policy.scripted import Scripted, ScriptedPolicy
 from progress import Progress, bar, plan_line, say
 from publish import OUTPUTS, publish
@@ -140,15 +140,19 @@ def make_policy(config: Config) -> Endpoint | ScriptedPolicy:
 
         written = {title: [Scripted(*row) for row in rows] for title, rows in replies().items()}
         return ScriptedPolicy(written)
-    key = find_key(config.base_url)  # before what is slow to import
+    keys = [find_key(url) for url in config.base_url]  # before what is slow to import
     from policy.endpoint import Endpoint  # --reuse and the dry run do without
 
     return Endpoint(
         config.base_url,
-        key,
+        keys,
         config.model,
         Sampling(config.temperature, config.max_tokens, config.thinking),
+        extra_body=config.extra_body,
+        stream=config.stream,
         concurrency=config.concurrency,
+        read_timeout_seconds=config.read_timeout,
+        sample_deadline_seconds=config.sample_timeout,
         give_up_after_minutes=config.give_up_after,
         max_total_tokens=config.max_total_tokens,
         notify=say,
@@ -249,7 +253,7 @@ async def search(
     )
     parts = parts_of(loaded.tasks, config.looks)
     check_looks(journal, parts)
-    progress = Progress(planned, journal.saved, policy, config.group)
+    progress = Progress(planned, journal.saved, policy, config.group, config.max_tokens)
     swarm = Swarm(
         policy,
         judge,
@@ -272,6 +276,9 @@ async def search(
                     break
     finally:
         progress.close()
+        if not isinstance(policy, ScriptedPolicy):
+            with contextlib.suppress(JournalError):  # a full disk has been told
+                journal.add_served(policy.served)
 
 
 async def judge_again(asked: Config) -> None:
@@ -341,7 +348,7 @@ def to_go_on(config: Config, error: BaseException, workers: int) -> str:
 
     Not the one that was given where that would end again, or set aside what is there now.
     """
-    words = [word for word in sys.orig_argv if word != "--overwrite"]
+    words = [without_password(word) for word in sys.orig_argv if word != "--overwrite"]
     if isinstance(error, BudgetSpent) and config.max_total_tokens:
         words = _with_flag(words, "--max-total-tokens", 2 * config.max_total_tokens)
     if isinstance(error, JudgeFault) and workers > 1:
@@ -409,13 +416,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def allow_descriptors(config: Config) -> None:
     """Raise the limit of file descriptors to what the run needs; PolicyError when it cannot."""
     workers = config.judge_workers or os.cpu_count() or 1
-    requests = 0 if config.dry_run else config.concurrency
+    requests = 0 if config.dry_run else config.concurrency * len(config.base_url)
     needed = requests + A_WORKER * workers + SPARE
     allowed = raise_limit(needed)
     if requests and allowed < needed - SPARE // 2:
         raise PolicyError(
             f"{requests} requests in flight need {needed} file descriptors and this system allows "
-            f"{allowed}: use --concurrency {max(1, allowed - needed + requests)}, or raise the "
+            f"{allowed}: use --concurrency "
+            f"{max(1, (allowed - needed + requests) // len(config.base_url))}, or raise the "
             "limit (ulimit -Hn)"
         )
 

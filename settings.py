@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import Field, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,17 @@ from data import SPLITS, Loaded, Task, load_tasks
 from export import KINDS
 from journal import Journal, JournalError
 from judge import Limits, Sandbox, add_limit_flags, limits_from, sandbox_from
-from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL
+from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL, without_password
 from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
 
 PYTHON = "{}.{}".format(*sys.version_info)  # programs are judged by it: recursion limits differ
 RECIPE_VERSION = 2  # raised when the same settings would give other rollouts or verdicts
 NOT_GIVEN = object()
 REREAD = {"tasks", "band", "arms", "noise_runs", "margin"}  # may be another for a saved run
+OURS = {  # fields of a request that --extra-body does not set
+    "model", "messages", "seed", "n", "stream", "stream_options", "temperature", "max_tokens",
+    "max_completion_tokens",
+}  # fmt: skip
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
@@ -40,6 +45,7 @@ def flag(
     least: float | None = None,
     most: float | None = None,
     modes: tuple[str, ...] = SAMPLING,
+    kind: Callable[[str], Any] | None = None,
 ) -> Any:
     """A field of Config that is a flag.
 
@@ -48,9 +54,36 @@ def flag(
         text: its help; the default is added to it.
         least, most: bounds of a number, both included.
         modes: where it has an effect; elsewhere it is refused, never ignored.
+        kind: what makes the value of the text; None: the type does.
     """
-    bounds = {"least": least, "most": most, "modes": modes}
+    bounds = {"least": least, "most": most, "modes": modes, "kind": kind}
     return field(default=default, metadata={"help": text, **bounds})
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The value of --extra-body; argparse shows what is wrong with it."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(word)
+
+    try:
+        value = json.loads(text, parse_constant=refuse)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"is no JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError('is no JSON object such as {"top_p": 0.95}')
+    return value
+
+
+class Repeated(argparse.Action):
+    """A flag of several values, that may be given several times."""
+
+    def __call__(
+        self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        given = before if isinstance(before, tuple) and before is not self.default else ()
+        setattr(namespace, self.dest, (*given, *values))
 
 
 @dataclass(frozen=True)
@@ -117,7 +150,11 @@ class Config:
     seed: int = flag(
         0, "the run's seed; every rollout's seed is derived from it", least=0, most=2**63 - 1
     )
-    base_url: str = flag(DEFAULT_BASE_URL, "an OpenAI-compatible endpoint", modes=(RUN,))
+    base_url: tuple[str, ...] = flag(
+        (DEFAULT_BASE_URL,),
+        "an OpenAI-compatible endpoint; several, of one model, share the requests",
+        modes=(RUN,),
+    )
     model: str | None = flag(
         None,
         f"the model (default: {DEFAULT_MODEL} there, elsewhere the only model served)",
@@ -127,7 +164,30 @@ class Config:
     max_tokens: int = flag(2048, "longest reply, in tokens", least=1, most=10**9, modes=(RUN,))
     thinking: bool = flag(False, "let the model think before it answers", modes=(RUN,))
     no_comments: bool = flag(False, "ask for programs without comments")
-    concurrency: int = flag(64, "requests in flight", least=1, most=100_000, modes=(RUN,))
+    extra_body: Mapping[str, Any] | None = flag(
+        None,
+        'JSON whose fields go with every request, such as {"top_p": 0.95} (default: none)',
+        modes=(RUN,),
+        kind=json_object,
+    )
+    stream: str = flag(
+        "auto",
+        "on, off, or auto: whole replies, streams where something hangs up on silence",
+        modes=(RUN,),
+    )
+    concurrency: int = flag(
+        64, "requests in flight at each endpoint", least=1, most=100_000, modes=(RUN,)
+    )
+    read_timeout: float = flag(
+        600.0, "longest silence in a reply, in seconds", least=1, most=10**6, modes=(RUN,)
+    )
+    sample_timeout: float = flag(
+        1800.0,
+        "seconds that a sample may take, retries included",
+        least=1,
+        most=10**6,
+        modes=(RUN,),
+    )
     give_up_after: float = flag(
         30.0,
         "minutes to wait for an endpoint that does not answer",
@@ -192,6 +252,7 @@ class Config:
         """What of it is written, JSON-ready."""
         values = asdict(self)
         del values["given"]
+        values["base_url"] = [without_password(url) for url in self.base_url]
         return values
 
     @property
@@ -243,6 +304,10 @@ def _add_flag(parser: argparse.ArgumentParser, item: Field[Any]) -> None:
     if isinstance(item.default, tuple):
         kind: Any = lambda text: tuple(part.strip() for part in text.split(","))  # noqa: E731
         text += f", separated by commas (default: {','.join(item.default) or 'none'})"
+        parser.add_argument(option, type=kind, default=item.default, help=text, action=Repeated)
+        return
+    if item.metadata["kind"]:
+        kind = item.metadata["kind"]
     else:
         kind = type(item.default)
         if item.default is None:
@@ -332,6 +397,11 @@ def _at_odds(config: Config) -> str | None:
         return f"--splits takes some of {', '.join(SPLITS)}"
     if config.mode == RUN and config.tasks is not None and on_hub and "splits" not in config.given:
         return f"--tasks {config.tasks}: say which splits by --splits, e.g. --splits train"
+    if config.stream not in ("on", "off", "auto"):
+        return "--stream is on, off or auto"
+    ours = sorted(OURS.intersection(config.extra_body or {}))
+    if ours:
+        return f"--extra-body sets {ours[0]}, which is for this program or its own flag to set"
     unknown = [arm for arm in config.arms if arm not in TOPOLOGIES]
     if unknown or not config.arms or len(set(config.arms)) < len(config.arms):
         return f"--arms takes each of these at most once: {', '.join(TOPOLOGIES)}"
@@ -393,7 +463,7 @@ def saved_config(journal: Journal, asked: Config) -> Config:
     saved["limits"] = Limits(**saved["limits"])
     for name, value in saved.items():
         if isinstance(known[name].default, tuple):
-            saved[name] = tuple(value)
+            saved[name] = (value,) if isinstance(value, str) else tuple(value)
     again = {"out", "reuse", "regrade", "calibrate", *REREAD.intersection(asked.given)}
     return replace(Config(**saved), **{name: getattr(asked, name) for name in again})
 

@@ -13,11 +13,13 @@ Hidden cases never reach a prompt; Prompts is the only place that writes one.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import json
 import math
 import random
 import re
+import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -109,6 +111,7 @@ def von_neumann(group: int) -> Topology:
 
 
 # Size of the group -> neighbours of each particle; None: a particle sees no attempt at all.
+# New arms go to the end: seeds depend on the place.
 TOPOLOGIES: dict[str, Callable[[int], Topology] | None] = {
     "resample": None,
     "solo": lambda group: ((),) * group,
@@ -218,6 +221,15 @@ class Record:
         return self.verdict == "accepted"
 
 
+def cut_by_window(record: Record, max_tokens: int) -> bool:
+    """Whether a reply was cut before it had max_tokens: the server's window was full.
+
+    Some servers count a token more or less, hence the hundredth.
+    """
+    tokens = record.completion_tokens
+    return record.finish_reason == "length" and 0 < (tokens or 0) < 0.99 * max_tokens
+
+
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
     """What the statistics keep of a task.
@@ -288,9 +300,33 @@ def of_search(
 
 
 def derive_seed(run_seed: int, key: Key) -> int:
-    """A seed of 53 bits, so that it survives a server that reads JSON numbers as doubles."""
-    text = json.dumps([run_seed, *key])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 11
+    """A seed of 32 bits, which is what servers keep of one; distinct within a task.
+
+    The place of the rollout in its task is enciphered with a key of run and task (a Feistel
+    network, so no two places meet). 0 and 2^32 - 1 stand for "any seed" at some servers.
+    """
+    seed = (_arm_number(key.arm) << 10 | key.round) << 10 | key.particle
+    keys = _round_keys(run_seed, key.task)
+    while True:
+        left, right = seed >> 16, seed & 0xFFFF
+        for word in keys:
+            left, right = right, left ^ ((right + word) * 0x9E3779B1 & 0xFFFFFFFF) >> 16
+        seed = left << 16 | right
+        if 0 < seed < 2**32 - 1:
+            return seed
+
+
+def _arm_number(arm: str) -> int:
+    """12 bits: the repeats count down from the top, the arms up in the order of their table."""
+    if arm.startswith("noise-"):
+        return 4096 - int(arm[6:])
+    return (BASE, START, *TOPOLOGIES).index(arm)
+
+
+@functools.lru_cache(TASKS_AT_ONCE * 2)
+def _round_keys(run_seed: int, task: str) -> tuple[int, ...]:
+    digest = hashlib.sha256(json.dumps([run_seed, task]).encode()).digest()
+    return struct.unpack(">8I", digest)
 
 
 def hash_messages(messages: Sequence[Message]) -> str:

@@ -1,16 +1,19 @@
-"""An OpenAI-compatible endpoint that is asked until a reply is whole.
+"""An OpenAI-compatible endpoint, one server or several, that is asked until a reply is whole.
 
 A run is tens of thousands of requests over hours, to whatever server the user has. Three rules
-keep it whole. What the server refuses for good (key, model, credit, a field) is found by one
-probe before anything is spent. A failed transport is never a failed program: a sample is asked
-for again until it arrives whole, that is with a finish_reason. When an endpoint is gone, no new
+keep it whole. What the server refuses for good (key, model, credit, a field) is found by a probe
+before anything is spent. A failed transport is never a failed program: a sample is asked for
+again until it arrives whole, that is with a finish_reason. When an endpoint is gone, no new
 request is started until it answers again; after --give-up-after minutes the run stops.
 
     sample -> slot (first come, first served) -> _persist: attempts until a deadline, then
     _outage: one sample probes while the others wait -> attempts again
 
-The openai client sends, streams and maps errors; its own retries are off, since it retries no
-broken stream and honours no long Retry-After.
+An attempt goes to the server with the least in flight. One of several that fails is left alone
+for a while, and then asked one request at a time until it answers.
+
+The openai client sends and maps errors; its own retries are off, since it retries no broken
+stream and honours no long Retry-After.
 """
 
 from __future__ import annotations
@@ -22,12 +25,10 @@ import json
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
-
-import httpx2  # the openai client's own HTTP library: addresses, and errors of a body
-import openai
 
 from policy import (
     BudgetSpent,
@@ -39,102 +40,127 @@ from policy import (
     Sampling,
     Stopped,
 )
-from policy.failures import BadRequest, Retry, Unanswerable, explain, in_words
+from policy.failures import BadRequest, Retry, Unanswerable
 from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL
+from policy.probe import PROBE, SEEDS, SHORT, Probe
 from policy.reply import Draft
+from policy.server import LONG_SECONDS, Server, Shape
+from policy.servers import Servers
 
 T = TypeVar("T")
 
-PROBE: list[Message] = [{"role": "user", "content": "Reply with the one word: ready"}]
-PROBE_SEED = 2**53 - 1  # as large as the seeds of a run get
+SAME_FAILURES = 3  # of one request, after which it is asked for in another way, or told
+FIRST_WORD_SECONDS = 5.0  # of waiting for a probe before the user is told what for
+PATIENCE_SECONDS = 60.0  # that an answer may take whatever --give-up-after is
 
 
 class Endpoint:
     """An OpenAI-compatible chat completions endpoint; an async context manager.
 
     Args:
-        base_url: up to and with /v1.
-        key: as find_key gives it.
+        base_urls: of each server, up to and with /v1.
+        keys: of each server, as find_key gives it.
         model: None: DEFAULT_MODEL at DEFAULT_BASE_URL, elsewhere the only model served.
         sampling: what is asked for.
         notify: called with one line for the user when something is worth one.
-        concurrency: requests in flight.
+        extra_body: fields that go with every request.
+        stream: "on", "off", or "auto": whole replies, and streams where those do not get through.
+        concurrency: requests in flight at each server.
         give_up_after_minutes: how long an endpoint may be gone.
         sample_deadline_seconds: how long a sample may take, retries included.
-        read_timeout_seconds: longest silence in a reply. A server that queues is silent.
+        read_timeout_seconds: longest silence in a reply. A server that queues is silent, and so
+            is one that gives a whole reply.
         max_total_tokens: budget, prompts included. A request starts only when it fits even if
             all in flight grow to max_tokens. Prompts are estimated for that (one token for 3
             characters), and so is all where the server sends no usage; broken replies count.
         backoff_seconds: first wait after a failure without Retry-After; doubles up to a minute.
+        outage_seconds: of failures and nothing else, after which the endpoint is gone.
+        long_seconds: silence after which a hang-up is blamed on it.
 
     Attributes:
         in_flight: samples that hold a slot.
         retries: attempts that failed and were asked for again.
         tokens_used: prompt and completion tokens, those of broken replies estimated.
+        sampled: completion tokens of this process; partly estimated, a token for 3 characters,
+            when `estimated`.
     """
 
     def __init__(
         self,
-        base_url: str,
-        key: str,
+        base_urls: Sequence[str],
+        keys: Sequence[str],
         model: str | None,
         sampling: Sampling,
         *,
         notify: Callable[[str], None],
+        extra_body: Mapping[str, Any] | None = None,
+        stream: str = "auto",
         concurrency: int = 64,
         give_up_after_minutes: float = 30.0,
         sample_deadline_seconds: float = 1800.0,
         read_timeout_seconds: float = 600.0,
         max_total_tokens: int | None = None,
         backoff_seconds: float = 0.5,
+        outage_seconds: float = 60.0,
+        long_seconds: float = LONG_SECONDS,
     ) -> None:
-        self.base_url = base_url.rstrip("/")
-        try:
-            url = httpx2.URL(self.base_url)
-        except httpx2.InvalidURL as error:
-            raise EndpointRefused(f"--base-url {base_url} is no address: {error}") from error
-        if not 0 < (url.port or 80) < 65_536:
-            raise EndpointRefused(f"--base-url {base_url}: a port is 1 to 65535")
-        if url.scheme not in ("http", "https") or not url.host:
-            raise EndpointRefused(
-                f"--base-url {base_url}: an address starts with http:// and a host"
-            )
-        self.in_flight = self.retries = self.tokens_used = 0
-        self._model = model or (DEFAULT_MODEL if self.base_url == DEFAULT_BASE_URL else None)
-        self._thinking = sampling.thinking
-        self._max_tokens = sampling.max_tokens
-        self._fields: dict[str, Any] = {
-            "temperature": sampling.temperature,
-            "max_tokens": sampling.max_tokens,
-            "stream_options": {"include_usage": True},
-            "chat_template_kwargs": {"enable_thinking": sampling.thinking},
-        }
-        self._seeded = True
-        self._refused: list[str] = []
+        self.in_flight = self.retries = self.tokens_used = self.sampled = 0
+        self.estimated = False
+        self._sampling, self._stream = sampling, stream
+        self._extra = dict(extra_body or {})
         self._notify = notify
         self._noted: set[str] = set()
         self._give_up = give_up_after_minutes * 60
         self._deadline = sample_deadline_seconds
         self._budget = max_total_tokens
         self._backoff = backoff_seconds
-        self._slots = asyncio.Semaphore(concurrency)
+        self._outage_after = outage_seconds
+        self._slots = asyncio.Semaphore(concurrency * len(base_urls))
         self._reserved = 0  # tokens that the requests in flight may come to
         self._freed = asyncio.Event()  # set when a request ends
         self._open = asyncio.Event()  # not set while the endpoint is gone
         self._open.set()
         self._ended: PolicyError | None = None  # why no new request is started
         self._halt = asyncio.Event()  # set with _ended; ends every wait
-        self._probing: asyncio.Timeout | None = None  # of the probe under way
-        timeout = openai.Timeout(read_timeout_seconds, connect=min(30.0, read_timeout_seconds))
-        self._client = openai.AsyncOpenAI(
-            base_url=self.base_url, api_key=key, max_retries=0, timeout=timeout
-        )
+        self._probing: set[asyncio.Timeout] = set()  # of the probes under way
+        self._replies = 0
+        self._failing_since: float | None = None  # of the first failure since the last reply
+        hosted = DEFAULT_BASE_URL in (url.rstrip("/") for url in base_urls)
+        shape = Shape(model or (DEFAULT_MODEL if hosted else None), self._asked(sampling))
+        servers = [
+            Server(
+                address,
+                key,
+                shape,
+                stream=stream,
+                concurrency=concurrency,
+                read_timeout_seconds=read_timeout_seconds,
+                notify=notify,
+                count=self._count,
+                long_seconds=long_seconds,
+            )
+            for address, key in zip(base_urls, keys, strict=True)
+        ]
+        self._servers = Servers(servers, concurrency, notify)
+        self.base_url = ", ".join(server.base_url for server in servers)
+
+    def _asked(self, sampling: Sampling) -> dict[str, Any]:
+        fields = {
+            "temperature": sampling.temperature,
+            "max_tokens": sampling.max_tokens,
+            "chat_template_kwargs": {"enable_thinking": sampling.thinking},
+        }
+        for name, value in self._extra.items():
+            both = isinstance(value, dict) and isinstance(fields.get(name), dict)
+            fields[name] = {**fields[name], **value} if both else value  # type: ignore[dict-item]
+        return fields
 
     async def __aenter__(self) -> Endpoint:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        await self._client.close()
+        for server in self._servers.all:
+            await server.close()
 
     @property
     def paused(self) -> bool:
@@ -142,125 +168,81 @@ class Endpoint:
         return not self._open.is_set()
 
     @property
+    def served(self) -> dict[str, int]:
+        """Requests that each server answered, by its address."""
+        return {server.base_url: server.served for server in self._servers.all}
+
+    @property
     def sent(self) -> dict[str, Any]:
         """The fields in force, JSON-ready: what shapes a rollout, for the run's settings."""
-        return {
-            "model": self._model,
-            **self._fields,
-            "seed": "one a rollout" if self._seeded else None,
-        }
+        return self._servers.all[0].shape.sent
 
     @property
     def line(self) -> str:
         """What is sent, in one line."""
         fields = [f"{name} {json.dumps(value)}" for name, value in self.sent.items()]
-        refused = f" (refused by the server: {', '.join(self._refused)})" if self._refused else ""
-        return f"endpoint {self.base_url}: {', '.join(fields)}{refused}"
+        names = self._servers.all[0].shape.refused
+        refused = f" (refused by the server: {', '.join(names)})" if names else ""
+        how = "streamed" if self._servers.all[0].streaming else "whole"
+        return f"endpoint {self.base_url}: {', '.join(fields)}, replies {how}{refused}"
 
     # --- before the run -----------------------------------------------------------------------
 
     async def probe(self) -> None:
-        """Pick the model, send one small request and settle the fields that the server takes.
+        """Pick the model, and settle with small requests what each server takes.
 
-        Waits for a server that is loading; EndpointRefused for what waiting does not help.
+        Waits for a server that is loading; EndpointRefused for what waiting does not help, and
+        when servers differ.
         """
-        await self._until_it_answers(self._negotiate)
-
-    async def _negotiate(self) -> None:
+        probes = [asyncio.create_task(self._probe(server)) for server in self._servers.all]
         try:
-            if self._model is None:
-                self._model = await self._only_model()
-            while True:
-                try:
-                    reply = await self._attempt(PROBE, PROBE_SEED)
-                except BadRequest as refusal:
-                    self._adapt(refusal)
-                    continue
-                if not self._still_thinks(reply):
-                    break
-        except Unanswerable as error:
-            raise EndpointRefused(
-                f"{self.base_url} refuses the smallest request ({error.outcome}): {error}"
-            ) from error
-        except Retry as error:
-            cause = error.__cause__ and error.__cause__.__cause__
-            if isinstance(cause, httpx2.ConnectError):
-                raise EndpointRefused(
-                    f"cannot connect to {self.base_url}: {cause}; is the server running, and "
-                    "--base-url right?"
-                ) from error
-            raise
-        if reply.completion_tokens is None:
-            self._notify("the endpoint sends no usage: token counts are unknown")
+            await asyncio.gather(*probes)
+        finally:
+            for probe in probes:
+                probe.cancel()
+            await asyncio.gather(*probes, return_exceptions=True)
+        self._servers.compare()
 
-    async def _only_model(self) -> str:
-        names = await self._served()
-        if len(names) == 1:
-            return names[0]
-        shown = ", ".join(names[:20]) + (f" and {len(names) - 20} more" if names[20:] else "")
-        raise EndpointRefused(f"give --model: {self.base_url} serves {shown or 'no model'}")
+    async def _probe(self, server: Server) -> None:
+        probe = Probe(
+            server,
+            thinking=self._sampling.thinking,
+            extra=self._extra.keys(),
+            greedy=self._sampling.temperature == 0,
+            streams=self._stream != "off",
+            notify=self._notify,
+        )
 
-    async def _served(self) -> list[str]:
-        try:
-            body = await self._client.get("/models", cast_to=object)
-        except (openai.APIError, ValueError) as error:
-            meaning = explain(error, self.base_url, self._model)
-            if isinstance(meaning, Retry):
-                raise meaning from error
-            raise EndpointRefused(
-                f"give --model: {self.base_url} does not list its models ({in_words(error)})"
-            ) from error
-        rows = body.get("data") if isinstance(body, dict) else None
-        if not isinstance(rows, list):
-            raise EndpointRefused(f"give --model: {self.base_url}/models lists none")
-        return [str(row["id"]) for row in rows if isinstance(row, dict) and "id" in row]
-
-    def _adapt(self, refusal: BadRequest) -> None:
-        """Drop or swap the field that the server refuses, or raise EndpointRefused."""
-        name = self._blamed(refusal.error)
-        if name is None:
-            raise EndpointRefused(f"{self.base_url} refuses the request: {refusal}") from refusal
-        if name == "temperature" and "chat_template_kwargs" in self._fields:
-            name = "chat_template_kwargs"  # some models take a temperature once they do not think
-        self._refused.append(name)
-        if name == "seed":
-            self._seeded = False
-            return
-        value = self._fields.pop(name)
-        if name == "max_tokens":
-            self._fields["max_completion_tokens"] = value
-        elif name == "chat_template_kwargs" and not self._thinking:
-            self._fields["reasoning_effort"] = "none"
-        elif name == "temperature":
+        def told(error: Retry) -> None:
             self._notify(
-                f"WARNING: the endpoint refuses temperature {value} ({refusal}); it samples at "
-                "its own, and results are not comparable with runs at yours"
+                f"{server.base_url} gave the same answer {SAME_FAILURES} times: {error}; check "
+                "--base-url, --model and the server's log; it is asked again for "
+                f"{self._give_up / 60:g} minutes"
             )
 
-    def _blamed(self, error: openai.APIError) -> str | None:
-        """The field of ours that a 400 names first, its `param` before its words."""
-        fields = [*self._fields, "seed"] if self._seeded else [*self._fields]
-        if "max_completion_tokens" in fields:
-            fields.remove("max_completion_tokens")  # a reply has to have some limit
-        if error.param in fields:
-            return error.param
-        text = f"{error.message} {error.body}"
-        found = {name: re.search(rf"\b{name}\b", text) for name in fields}
-        places = {name: match.start() for name, match in found.items() if match}
-        return min(places, key=lambda name: places[name], default=None)
+        async with self._telling(server, probe):
+            await self._until_it_answers(probe.ask, server.base_url, told=told)
 
-    def _still_thinks(self, reply: Reply) -> bool:
-        """Whether to probe again with the other way to turn thinking off.
+    @contextlib.asynccontextmanager
+    async def _telling(self, server: Server, probe: Probe) -> AsyncIterator[None]:
+        """Say what a probe waits for, when it does for long."""
 
-        Ollama ignores chat_template_kwargs and takes reasoning_effort.
-        """
-        if self._thinking or not (reply.reasoning.strip() or reply.reasoning_tokens):
-            return False
-        if self._fields.pop("chat_template_kwargs", None):
-            self._fields["reasoning_effort"] = "none"
-            return True
-        self._notify("WARNING: the model thinks although it was asked not to")
-        return False
+        async def tell() -> None:
+            started = time.monotonic()
+            wait = FIRST_WORD_SECONDS
+            while True:
+                await asyncio.sleep(wait)
+                seconds = time.monotonic() - started
+                self._notify(
+                    f"waiting for {server.base_url}: {probe.waits_for} ({seconds:.0f} s so far)"
+                )
+                wait = min(2 * seconds, 300.0)
+
+        teller = asyncio.create_task(tell())
+        try:
+            yield
+        finally:
+            teller.cancel()
 
     # --- the run ------------------------------------------------------------------------------
 
@@ -271,7 +253,7 @@ class Endpoint:
         """
         async with self._slots:
             self._check()
-            most = _estimate(messages) + self._max_tokens
+            most = _estimate(messages) + self._sampling.max_tokens
             await self._reserve(most)
             started = time.monotonic()
             self.in_flight += 1
@@ -303,8 +285,9 @@ class Endpoint:
             self._open.set()
             self._freed.set()
             self._slots.release()
-            if self._probing is not None:
-                self._probing.reschedule(0.0)
+            self._servers.vacancy.set()
+            for probing in self._probing:
+                probing.reschedule(0.0)
 
     def _check(self) -> None:
         if self._ended is not None:
@@ -345,30 +328,41 @@ class Endpoint:
         """Attempts with backoff until the deadline, then the last Retry.
 
         The fields were accepted by the probe, so a bad request gets two more tries (a proxy may
-        have lost its upstream) before it ends the run.
+        have lost its upstream) before it ends the run. A stream that fails the same way again and
+        again is asked for whole once: some servers say only then what they refuse.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._deadline
-        bad = 0
+        bad, before = 0, self._replies
+        seen: Counter[str] = Counter()
         for n in itertools.count():
             if self.paused:
                 await self._open.wait()
                 deadline = clock() + self._deadline
             self._check()
+            whole = SAME_FAILURES in seen.values()
             try:
                 async with asyncio.timeout_at(deadline):
-                    return await self._attempt(messages, seed)
+                    return await self._attempt(messages, seed, whole=whole)
             except TimeoutError:
                 raise Retry(f"no whole reply in {self._deadline:g} seconds") from None
             except BadRequest as error:
+                if whole and self._replies > before:
+                    raise Unanswerable(str(error), "request refused") from error
                 bad += 1
                 if bad == 3:
                     raise EndpointRefused(f"{self.base_url} refuses a request: {error}") from error
                 failure = Retry(str(error))
             except Retry as error:
                 failure = error
+            seen[_kind(failure)] += 1
             self._note_once(f"retrying: {failure}")
-            wait = self._wait(failure, n)
+            if clock() - (self._failing_since or clock()) >= self._outage_after:
+                paused = clock()
+                await self._outage(failure)
+                deadline += clock() - paused
+                continue
+            wait = 0.0 if self._servers.another_is_up() else self._wait(failure, n)
             if clock() + wait >= deadline:
                 raise failure
             self.retries += 1
@@ -381,7 +375,9 @@ class Endpoint:
             self._open.clear()
             self._notify(f"paused, waiting for the endpoint: {error}")
             try:
-                await self._until_it_answers(lambda: self._attempt(PROBE, PROBE_SEED), error)
+                await self._until_it_answers(
+                    lambda: self._attempt(PROBE, SEEDS[0], max_tokens=SHORT), self.base_url, error
+                )
                 self._notify("the endpoint answers again")
             except (BadRequest, Unanswerable):
                 pass  # an answer, if not a kind one; the sample will meet its own
@@ -393,14 +389,22 @@ class Endpoint:
         self._check()
 
     async def _until_it_answers(
-        self, ask: Callable[[], Awaitable[T]], error: Retry | None = None
+        self,
+        ask: Callable[[], Awaitable[T]],
+        name: str,
+        error: Retry | None = None,
+        told: Callable[[Retry], None] = lambda error: None,
     ) -> T:
         """Ask until the server answers; EndpointDown after --give-up-after minutes.
 
-        `error`, what was seen just now, is waited for as its Retry-After says.
+        Args:
+            name: of whom, for the user.
+            error: what was seen just now, waited for as its Retry-After says.
+            told: called once, when the same answer came several times.
         """
         clock = asyncio.get_running_loop().time
         give_up = clock() + self._give_up
+        seen: Counter[str] = Counter()
         for n in itertools.count():
             if error is not None:
                 wait = self._wait(error, n)
@@ -409,22 +413,27 @@ class Endpoint:
                         f"asks to wait {error.wait / 60:.1f} minutes" if error.wait else "is gone"
                     )
                     raise EndpointDown(
-                        f"{self.base_url} {asks}: gave up after --give-up-after "
+                        f"{name} {asks}: gave up after --give-up-after "
                         f"{self._give_up / 60:g} minutes (last: {error})"
                     ) from error
                 await self._sleep(wait)
                 self._check()
+            limit = asyncio.timeout_at(max(give_up, clock() + PATIENCE_SECONDS))
             try:
-                async with asyncio.timeout_at(give_up) as self._probing:
+                async with limit:
+                    self._probing.add(limit)
                     return await ask()
             except TimeoutError:
-                error = error or Retry("no answer")
+                error = Retry("no answer")
             except Retry as latest:
                 error = latest
             finally:
-                self._probing = None
+                self._probing.discard(limit)
             self._check()
             self._note_once(f"no answer yet, waiting: {error}")
+            seen[_kind(error)] += 1
+            if seen[_kind(error)] == SAME_FAILURES:
+                told(error)
         raise AssertionError("unreachable")
 
     def _wait(self, failure: Retry, n: int) -> float:
@@ -441,49 +450,69 @@ class Endpoint:
 
     def _note_once(self, line: str) -> None:
         """Notify of each kind of trouble once; numbers do not make a kind."""
-        kind = re.sub(r"\d+", "0", line)
+        kind = _kind(line)
         if kind not in self._noted and len(self._noted) < 20:
             self._noted.add(kind)
             self._notify(line)
 
     # --- one request --------------------------------------------------------------------------
 
-    async def _attempt(self, messages: list[Message], seed: int) -> Reply:
-        """One request and its whole reply.
+    async def _attempt(
+        self,
+        messages: list[Message],
+        seed: int,
+        *,
+        whole: bool = False,
+        max_tokens: int | None = None,
+    ) -> Reply:
+        """One request to one server, and its whole reply; arguments as Server.ask takes them.
 
         Raises Retry, BadRequest, Unanswerable, EndpointRefused.
         """
-        body = {"model": self._model, "messages": messages, "stream": True, **self._fields}
-        if self._seeded:
-            body["seed"] = seed
-        draft = Draft()
+        self._check()
+        server = await self._servers.vacant(self._check)
+        started = asyncio.get_running_loop().time()
+        server.in_flight += 1
         try:
-            stream = await self._client.post(
-                "/chat/completions",
-                cast_to=object,  # plain dicts: a model object a chunk costs half as much again
-                body=body,
-                stream=True,
-                stream_cls=openai.AsyncStream[object],
-            )
-            async with stream:
-                await draft.read(stream)
-        except (openai.APIError, httpx2.HTTPError, ValueError) as error:
-            if draft.finish_reason is None:
-                raise explain(error, self.base_url, self._model) from error
+            draft = await server.ask(messages, seed, whole=whole, max_tokens=max_tokens)
+        except Unanswerable:
+            self._answered(server, messages)
+            raise
+        except Retry as error:
+            self._failing_since = self._failing_since or asyncio.get_running_loop().time()
+            self._servers.failed(server, started, error, self._wait(error, server.failures))
+            raise
+        except EndpointRefused as error:
+            raise self._servers.refused(server, error) from error
         finally:
-            self._count(messages, draft)
-        if draft.finish_reason is None:
-            raise Retry("a stream ended without a finish_reason")
+            server.in_flight -= 1
+            self._servers.vacancy.set()
+        self._answered(server, messages)
         return draft.reply()
+
+    def _answered(self, server: Server, messages: list[Message]) -> None:
+        self._servers.answered(server)
+        self._failing_since = None
+        if messages is not PROBE:
+            server.served += 1
+            self._replies += 1
 
     def _count(self, messages: list[Message], draft: Draft) -> None:
         prompt, completion, _ = draft.usage_counts()
         if prompt is not None and completion is not None:
             self.tokens_used += prompt + completion
+            self.sampled += completion
         elif draft.content or draft.reasoning:
             self.tokens_used += _estimate(messages) + draft.length() // 3
+            self.sampled += draft.length() // 3
+            self.estimated = True
             if self._budget is not None:
                 self._note_once("no usage: --max-total-tokens counts a token for 3 characters")
+
+
+def _kind(failure: object) -> str:
+    """A failure's words; numbers do not make a kind."""
+    return re.sub(r"\d+", "0", str(failure))
 
 
 def _estimate(messages: Sequence[Message]) -> int:

@@ -13,6 +13,7 @@ import openai
 
 from descriptors import exhausted
 from policy import EndpointRefused
+from policy.key import key_name
 
 # What servers say of a prompt that does not fit: OpenAI, vLLM, SGLang, llama.cpp, LM Studio,
 # TGI, Gemini, Anthropic's proxies, LiteLLM.
@@ -34,12 +35,28 @@ NO_CREDIT = re.compile(
 )
 
 
-class Retry(Exception):
-    """The attempt failed in transport; `wait` is the server's Retry-After in seconds, if any."""
+# What LiteLLM and others answer to a wrong key, beside 401.
+WRONG_KEY = re.compile(
+    r"no connected db|(invalid|incorrect|wrong|missing|no).{0,12}api.?key", re.IGNORECASE
+)
 
-    def __init__(self, words: str, wait: float | None = None) -> None:
+# How proxies end a request that has been silent for too long: nginx and load balancers, Cloudflare,
+# Modal (a redirect to the result, which the client follows where it says where).
+HANG_UPS = {303, 408, 502, 503, 504, 524}
+
+
+class Retry(Exception):
+    """The attempt failed in transport.
+
+    Attributes:
+        wait: the server's Retry-After in seconds, if any.
+        hung_up: whether what stands between may have ended it for its silence.
+    """
+
+    def __init__(self, words: str, wait: float | None = None, *, hung_up: bool = False) -> None:
         super().__init__(words)
         self.wait = wait
+        self.hung_up = hung_up
 
 
 class BadRequest(Exception):
@@ -58,6 +75,10 @@ class Unanswerable(Exception):
         self.outcome = outcome
 
 
+class Unreachable(Retry):
+    """No connection came about, so that nobody has seen the request."""
+
+
 def explain(error: Exception, base_url: str, model: str | None) -> Exception:
     """What a failed request means: Retry, BadRequest, Unanswerable or EndpointRefused.
 
@@ -73,7 +94,7 @@ def explain(error: Exception, base_url: str, model: str | None) -> Exception:
             f"limit (ulimit -n): {words}"
         )
     if not isinstance(error, openai.APIError) or isinstance(error, openai.APIConnectionError):
-        return Retry(words)
+        return _no_answer(error, words)
     if status is None and error.code is not None and error.code.isdecimal():
         status = int(error.code)
     wait = None if in_body else retry_after(error.response.headers)  # type: ignore[attr-defined]
@@ -85,14 +106,23 @@ def explain(error: Exception, base_url: str, model: str | None) -> Exception:
             return Unanswerable(words, "prompt too long")
         if REFUSAL.search(text):
             return Unanswerable(words, "refusal")
-    if status in (401, 403):
-        return EndpointRefused(f"{base_url} refuses access: {words}")
+    if status in (401, 403) or (status in (400, 500) and WRONG_KEY.search(text)):
+        advice = f"check the key: {key_name(base_url)}"
+        return EndpointRefused(f"{base_url} refuses access: {words}; {advice}")
     if in_body or status is None or status in (408, 409, 425, 429) or not 400 <= status < 500:
-        return Retry(words, wait)
+        return Retry(words, wait, hung_up=not in_body and status in HANG_UPS)
     if status in (404, 405):
         hint = "" if base_url.endswith("/v1") else "; does the address end in /v1?"
         return EndpointRefused(f"{base_url} has no model {model}: {words}{hint}")
     return BadRequest(words, error)
+
+
+def _no_answer(error: Exception, words: str) -> Retry:
+    """What it means that a request got no HTTP answer, or one that broke."""
+    cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
+    if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
+        return Unreachable(words)
+    return Retry(words, hung_up=isinstance(error, openai.APIConnectionError))
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

@@ -44,7 +44,8 @@ class ScriptedPolicy:
     def __init__(self, replies: Mapping[str, Sequence[Scripted]]) -> None:
         self._replies = replies
         self._stopped = False
-        self.in_flight = self.retries = self.tokens_used = 0
+        self.in_flight = self.retries = self.tokens_used = self.sampled = 0
+        self.estimated = False
         self.line = "scripted policy: written replies, no model, no network"
         self.sent: dict[str, Any] = {"model": "scripted", "seed": "one a rollout"}
 
@@ -56,6 +57,7 @@ class ScriptedPolicy:
         chosen = self.draw(messages, seed)
         prompt, completion = len(messages[-1]["content"].split()), len(chosen.text.split())
         self.tokens_used += prompt + completion
+        self.sampled += completion
         outcome = None if chosen.text.strip() else "empty reply"
         return Reply(
             chosen.text, "", chosen.finish_reason, outcome, prompt, completion, None, seconds=0.0

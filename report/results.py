@@ -23,6 +23,7 @@ from report.deltas import contrasts, controls_of, deltas, noise, round_0
 from report.hill import hill
 from report.looks import Look, history, planned
 from report.tally import CONTROL, Checks, Run, Tally, run_of, share_of
+from report.window import window, window_warning
 from report.words import counted, listed
 from swarm import BANDS, BASE, START, Shape, in_band
 
@@ -87,8 +88,9 @@ def build(
     }
     total, judge_seconds = _total(*everything, runs)
     contests = len(set(run.contests(run.cohort)))
+    scripted = settings.get("policy") == "scripted"
     results: dict[str, Any] = {
-        "scripted": settings.get("policy") == "scripted",
+        "scripted": scripted,
         "warnings": [],
         "load": dict(load) if load else None,
         "shape": asdict(run.shape),
@@ -119,6 +121,7 @@ def build(
         "hill": hill(records, checks),
         "power": _power(run, arms, controls),
         "duplicates": _duplicates(run, runs),
+        "window": None if scripted else window(records, settings.get("max_tokens")),
         "rescued_rows": _rescued_rows(rescued_rows),
         "cost": {"calls": total.samples, "tokens": total.tokens()},
         "settings": dict(settings),
@@ -351,6 +354,8 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
             f"The server sent no token counts for {total.without_usage:,} of {total.samples:,} "
             "replies: sums stand for them by the other replies of their round, or are unknown."
         )
+    if cut := window_warning(results["window"]):
+        found.append(cut)
     copies = results["duplicates"]
     if copies["repetitive_groups"] > max(1, copies["groups"] / 4) and not results["scripted"]:
         found.append(

@@ -152,6 +152,40 @@ def error(
     return Answer((body,), status, {"content-type": "application/json", **(headers or {})})
 
 
+def in_one_piece(answer: Answer) -> Answer:
+    """What a server that means this stream sends when it is asked for a whole reply."""
+    if answer.headers.get("content-type") != SSE["content-type"]:
+        return answer
+    message: dict[str, Any] = {"role": "assistant"}
+    body: dict[str, Any] = {}
+    reason = None
+    try:
+        for part in answer.parts:
+            data = part.decode().removeprefix("data: ").strip()
+            if data == "[DONE]":
+                continue
+            body.update(
+                {k: v for k, v in json.loads(data).items() if k in ("usage", "error") and v}
+            )
+            for choice in json.loads(data).get("choices", ()):
+                reason = choice["finish_reason"] or reason
+                for name, text in choice["delta"].items():
+                    joined = name != "role" and message.get(name) and text
+                    message[name] = message[name] + text if joined else text
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        whole = json.dumps({**body, "choices": [choice]} if answer.parts[1:] else body).encode()
+    except (ValueError, TypeError):
+        whole = answer.parts[0].removeprefix(b"data: ")
+    parts = (whole,) if answer.end == "close" else (whole[: len(whole) // 2],)
+    return replace(
+        answer,
+        parts=parts,
+        headers={"content-type": "application/json"},
+        delay=answer.delay + answer.gap * len(answer.parts),
+        gap=0.0,
+    )
+
+
 def page(status: int = 200) -> Answer:
     return Answer((b"<!doctype html><h1>Bad gateway</h1>",), status, {"content-type": "text/html"})
 
@@ -279,7 +313,10 @@ class Server:
         async with self._slots:
             got_slot = time.monotonic()
             try:
-                return await self._send(writer, self.answer(request))
+                answer = self.answer(request)
+                if not body.get("stream"):
+                    answer = in_one_piece(answer)
+                return await self._send(writer, answer)
             finally:
                 self.log.append((request, got_slot, time.monotonic()))
 
@@ -380,7 +417,7 @@ class Deterministic:
         try:
             drawn = self.script.draw(request.body["messages"], request.body.get("seed", 0))
         except KeyError:
-            return "ready", "stop"  # to a probe
+            return f"ready {request.body.get('seed')}", "stop"  # to a probe
         return drawn.text, drawn.finish_reason
 
 

@@ -11,7 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ from data import DataError, load_tasks
 from judge import JudgeFault, Limits, default_workers
 from policy import BudgetSpent, PolicyError, Stopped
 from policy.key import DEFAULT_BASE_URL, find_key
-from progress import Progress
+from progress import Progress, amount
 from run import git_commit, to_go_on
 from settings import Config, parse
 from swarm import Key, Record
@@ -286,8 +286,8 @@ import sys, time
 from types import SimpleNamespace
 from progress import Progress
 from test_run import record
-policy = SimpleNamespace(in_flight=1024, retries=31)
-progress = Progress(planned=34000, saved=12000, policy=policy)
+policy = SimpleNamespace(in_flight=1024, retries=31, sampled=123456, estimated=True)
+progress = Progress(planned=34000, saved=12000, policy=policy, max_tokens=10)
 arms = ["resample", "solo", "ring", "star", "von-neumann", "noise-1", "noise-2"]
 for number in range(300):
     for arm in arms:
@@ -326,8 +326,8 @@ def record(particle: int, *, task: str = "t/1", arm: str = "base", reply: int = 
 
 
 def test_progress_counts_and_warns_once_of_a_server_that_repeats_itself(capsys):
-    policy = SimpleNamespace(in_flight=64, retries=2)
-    progress = Progress(planned=100, saved=0, policy=policy)
+    policy = SimpleNamespace(in_flight=64, retries=2, sampled=560, estimated=False)
+    progress = Progress(planned=100, saved=0, policy=policy, max_tokens=10)
     for task in range(6):
         for particle in range(8):
             progress.add(record(particle, task=f"t/{task}"))
@@ -341,7 +341,29 @@ def test_progress_counts_and_warns_once_of_a_server_that_repeats_itself(capsys):
     assert progress.rescued == {"ring": 1}
     state = progress.state(progress.started + 1)
     assert progress.rescues() == "rescues: ring 1"
-    assert state.endswith("100% truncated, 64 in flight, 2 retries")
+    assert state == "560 tokens/s, 100% truncated, 64 in flight, 2 retries"
+    policy.estimated = True
+    assert progress.state(progress.started + 1).startswith("about 560 tokens/s, ")
+
+
+def test_progress_warns_once_of_a_window_that_cuts_replies(capsys):
+    policy = SimpleNamespace(in_flight=64, retries=2, sampled=0, estimated=False)
+    progress = Progress(planned=100, saved=0, policy=policy, max_tokens=256)
+    whole = record(0)
+    for tokens in (256, 255, None):  # the limit itself, one less, and unknown
+        progress.add(replace(whole, completion_tokens=tokens))
+    progress.add(replace(whole, completion_tokens=9, finish_reason="stop"))
+    assert capsys.readouterr().err == ""
+    for arm in ("base", "star"):
+        cut = record(1, arm=arm)
+        progress.add(replace(cut, completion_tokens=234, prompt_tokens=166))
+    said = capsys.readouterr().err
+    assert said.count("WARNING: a reply was cut after 234 tokens, and --max-tokens is 256") == 1
+    assert f"a window of {166 + 3 * 256} tokens" in said
+
+
+def test_small_amounts_of_tokens_are_not_rounded_away():
+    assert (amount(49_152), amount(1_234_567)) == ("49,152", "1.2M")
 
 
 def test_the_commit_is_read_from_the_checkout():

@@ -1,6 +1,7 @@
 """The search, against a policy and a judge that are written here and a store in memory."""
 
 import asyncio
+import itertools
 import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -124,29 +125,29 @@ def run(swarm: Swarm, tasks=(TASK,), arms=ARMS, band="all-fail") -> Swarm:
 # --- seeds and topologies -----------------------------------------------------------------------
 
 
-def test_no_two_rollouts_of_a_full_run_share_a_seed():
-    arms = [*TOPOLOGIES, *(f"noise-{i}" for i in range(1, 6))]
-    keys = [
-        Key(arm, f"test/{task}_A", number, particle)
-        for task in range(275)
-        for arm in ["base", *arms]
-        for number in range(1 if arm == "base" else SHAPE.rounds)
-        for particle in range(SHAPE.group)
-    ]
-    seeds = {derive_seed(0, key) for key in keys} | {derive_seed(1, key) for key in keys}
-    assert len(seeds) == 2 * len(keys)
-    assert max(seeds) < 2**53
-
-
-def test_the_lower_32_bits_differ_within_a_task():
-    """llama.cpp keeps 32 bits of a seed."""
+def test_no_two_rollouts_of_a_task_share_a_seed_of_32_bits():
+    arms = ["base", "start", *TOPOLOGIES, *(f"noise-{i}" for i in (1, 2, 999, 1000))]
     keys = [
         Key(arm, "test/1_A", number, particle)
-        for arm in ["base", *ARMS, "noise-1", "noise-2"]
-        for number in range(1 if arm == "base" else SHAPE.rounds)
-        for particle in range(SHAPE.group)
+        for arm in arms
+        for number in (0, 1, 2, 1023)
+        for particle in (*range(64), 1023)
     ]
-    assert len({derive_seed(0, key) % 2**32 for key in keys}) == len(keys)
+    seeds = {derive_seed(0, key) for key in keys} | {derive_seed(1, key) for key in keys}
+    assert len(seeds) > 2 * len(keys) - 3  # of two runs: they may meet by chance
+    for run in (0, 2**63 - 1):
+        seeds = {derive_seed(run, key) for key in keys}
+        assert len(seeds) == len(keys)
+        assert 0 < min(seeds) < 2**31 < max(seeds) < 2**32 - 1
+
+
+def test_seeds_of_neighbouring_places_have_nothing_in_common():
+    seeds = [derive_seed(0, Key("base", f"t/{task}", 0, i)) for task in range(50) for i in range(8)]
+    for bit in range(32):
+        ones = sum(seed >> bit & 1 for seed in seeds)
+        same = sum(not (a ^ b) >> bit & 1 for a, b in itertools.pairwise(seeds))
+        assert 130 < ones < 270
+        assert 130 < same < 270
 
 
 @pytest.mark.parametrize("group", [4, 6, 8, 9, 12, 16, 30, 64])

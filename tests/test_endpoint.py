@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import ssl
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 import pytest
@@ -34,23 +33,23 @@ from policy import (
     Sampling,
     Stopped,
 )
-from policy.endpoint import PROBE, Endpoint
+from policy.endpoint import Endpoint
 from policy.failures import retry_after
 from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL, find_key
+from policy.probe import PROBE, VARIED
 from policy.scripted import Scripted, ScriptedPolicy
 from replies import extract_program
 
 T = TypeVar("T")
 Script = Callable[[Request], Answer]
+TRANSPORT = {"stream": "on"}
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _one_tls_context() -> Iterator[None]:
-    """Reading the certificates takes longer than most of these tests, and http needs none."""
-    with pytest.MonkeyPatch.context() as patch:
-        context = ssl.create_default_context()
-        patch.setattr(ssl, "create_default_context", lambda *args, **kwargs: context)
-        yield
+@pytest.fixture(autouse=True, params=["on", "off"], ids=["streamed", "whole"])
+def stream_flag(request) -> str:
+    """Every test of this file runs over both transports, but for those of streams alone."""
+    TRANSPORT["stream"] = request.param
+    return str(request.param)
 
 
 def ask(text: str = "question") -> list[dict[str, str]]:
@@ -58,7 +57,12 @@ def ask(text: str = "question") -> list[dict[str, str]]:
 
 
 def is_probe(request: Request) -> bool:
-    return request.user == PROBE[-1]["content"]
+    return request.user in (PROBE[-1]["content"], VARIED[-1]["content"])
+
+
+def asked(server: Server) -> list[Request]:
+    """The requests that are no probes."""
+    return [request for request in server.requests if not is_probe(request)]
 
 
 def run(
@@ -66,8 +70,9 @@ def run(
     use: Callable[[Endpoint, Server], Awaitable[T]],
     *,
     probe: bool = True,
-    models: Iterable[str] | None = ("test-model",),
+    models: Iterable[str] | None = ("m",),
     slots: int | None = None,
+    varied: bool = True,
     model: str | None = "m",
     sampling: Sampling = Sampling(),  # noqa: B008
     notes: list[str] | None = None,
@@ -80,19 +85,24 @@ def run(
     if not callable(script):
         answers = list(script)
         turns = itertools.chain(answers[:-1], itertools.repeat(answers[-1]))
-        answer: Script = lambda request: stream("ready") if is_probe(request) else next(turns)  # noqa: E731
+        meant: Script = lambda request: stream("ready") if is_probe(request) else next(turns)  # noqa: E731
     else:
-        answer = script
+        meant = script
+
+    def answer(request: Request) -> Answer:
+        if varied and request.user == VARIED[-1]["content"]:
+            return stream(f"seed {request.body.get('seed', request.number)}")
+        return meant(request)
 
     async def go() -> T:
         async with Server(answer, models=models, slots=slots) as server:
             endpoint = Endpoint(
-                server.base_url,
-                "key",
+                [server.base_url],
+                ["key"],
                 model,
                 sampling,
                 notify=(notes if notes is not None else []).append,
-                **{"backoff_seconds": 0.001, **options},
+                **{"backoff_seconds": 0.001, **TRANSPORT, **options},
             )
             async with endpoint:
                 if probe:
@@ -110,7 +120,7 @@ async def tries(endpoint: Endpoint, server: Server) -> int:
     """Requests, probes apart, that a good reply took."""
     reply = await endpoint.sample(ask(), 1)
     assert (reply.text, reply.finish_reason, reply.outcome) == ("a good reply", "stop", None)
-    return sum(not is_probe(request) for request in server.requests)
+    return len(asked(server))
 
 
 GOOD = stream("a good reply")
@@ -146,10 +156,12 @@ def test_a_server_that_does_not_stream_is_understood():
     assert (reply.text, reply.finish_reason, reply.completion_tokens) == ("whole", "stop", 2)
 
 
-def test_a_stream_that_breaks_after_its_finish_reason_counts():
+def test_a_stream_that_breaks_after_its_finish_reason_counts(stream_flag):
     chunks = [chunk(content="whole"), chunk("stop")]
     reply = run([events(chunks, done=False, end="cut"), GOOD], one)
-    assert (reply.text, reply.completion_tokens) == ("whole", None)
+    streamed = stream_flag == "on"
+    assert (reply.text, reply.completion_tokens) == (("whole", None) if streamed else
+                                                     ("a good reply", 3))  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
@@ -315,7 +327,8 @@ def test_a_reply_that_drips_ends_at_the_deadline():
     ]
 
 
-def test_a_server_that_stops_after_the_finish_reason_costs_no_reply():
+@pytest.mark.parametrize("stream_flag", ["on"], indirect=True)
+def test_a_server_that_stops_after_the_finish_reason_costs_no_reply(stream_flag):
     hanging = events([chunk(content="whole"), chunk("stop")], done=False, end="hang")
     assert run([hanging, GOOD], one, read_timeout_seconds=0.1).text == "whole"
 
@@ -352,10 +365,10 @@ def test_a_retry_after_past_the_deadline_pauses_everyone_until_then():
         while not endpoint.paused:
             await asyncio.sleep(0.001)
         await asyncio.gather(first, *(endpoint.sample(ask("b"), i) for i in range(3)))
-        asked = [request for request in server.requests if not is_probe(request)]
-        assert [request.user for request in asked].count("b") == 3
-        later = [request.at for request in server.requests if request.number > asked[0].number]
-        return min(later) - asked[0].at
+        sent = asked(server)
+        assert [request.user for request in sent].count("b") == 3
+        later = [request.at for request in server.requests if request.number > sent[0].number]
+        return min(later) - sent[0].at
 
     answers = [error(429, "come back", {"retry-after": "1"}), GOOD]
     assert run(answers, use, sample_deadline_seconds=0.9) >= 1
@@ -473,7 +486,7 @@ def test_a_refusal_is_final_during_the_run_for_all(answer, words):
         samples = [endpoint.sample(ask(), seed) for seed in range(50)]
         results = await asyncio.gather(*samples, return_exceptions=True)
         assert {type(result) for result in results} == {EndpointRefused}
-        assert len(server.requests) <= 1 + 4
+        assert len(asked(server)) <= 4
 
     run([answer], use, concurrency=4)
 
@@ -481,7 +494,7 @@ def test_a_refusal_is_final_during_the_run_for_all(answer, words):
 def test_an_error_text_is_one_line():
     with pytest.raises(EndpointRefused) as caught:
         run([error(401, "first\nsecond\t third")], one)
-    assert str(caught.value).endswith("HTTP 401 first second third")
+    assert "HTTP 401 first second third; check the key: OPENAI_API_KEY" in str(caught.value)
 
 
 def test_a_bad_request_gets_another_try_and_then_ends_the_run():
@@ -494,7 +507,7 @@ def test_nobody_listens_there():
     async def go() -> None:
         async with Server(lambda request: GOOD) as server:
             pass
-        endpoint = Endpoint(server.base_url, "key", "m", Sampling(), notify=print)
+        endpoint = Endpoint([server.base_url], ["key"], "m", Sampling(), notify=print)
         async with endpoint:
             await endpoint.probe()
 
@@ -505,20 +518,25 @@ def test_nobody_listens_there():
 @pytest.mark.parametrize("address", ["localhost:8000/v1", "http://localhost:port/v1", "http://"])
 def test_what_is_no_address(address):
     with pytest.raises(EndpointRefused, match=r"^--base-url "):
-        Endpoint(address, "key", "m", Sampling(), notify=print)
+        Endpoint([address], ["key"], "m", Sampling(), notify=print)
 
 
 # --- the probe --------------------------------------------------------------------------------
 
 
-def fields(script: Script, notes: list[str] | None = None, **options: Any) -> dict[str, Any]:
+def fields(
+    script: Script, notes: list[str] | None = None, *, takes_options: bool = True, **options: Any
+) -> dict[str, Any]:
     """What is sent after the probe."""
 
     async def use(endpoint: Endpoint, server: Server) -> dict[str, Any]:
         await endpoint.sample(ask(), 5)
         body = dict(server.requests[-1].body)
         assert body.pop("messages") == ask()
-        assert body.pop("stream") is True
+        streamed = TRANSPORT["stream"] == "on"
+        assert body.pop("stream", False) is streamed
+        options = body.pop("stream_options", None)
+        assert options == ({"include_usage": True} if takes_options and streamed else None)
         seed = body.pop("seed", None)
         assert {**body, "seed": "one a rollout" if seed else None} == endpoint.sent
         for name in body:
@@ -533,7 +551,6 @@ def test_what_is_sent_to_a_server_that_takes_it():
         "model": "m",
         "temperature": 0.7,
         "max_tokens": 99,
-        "stream_options": {"include_usage": True},
         "chat_template_kwargs": {"enable_thinking": False},
         "seed": 5,
     }
@@ -551,7 +568,6 @@ def test_a_strict_server_gets_what_it_takes():
         "model": "m",
         "temperature": 1.0,
         "max_completion_tokens": 2048,
-        "stream_options": {"include_usage": True},
         "seed": 5,
     }
     assert notes == []
@@ -584,7 +600,7 @@ def test_a_field_is_dropped_that_the_server_names(name, status):
             return error(status, "extra", detail=[{"loc": ["body", field]}])
         return GOOD
 
-    assert fields(script).get(name) is None
+    assert fields(script, takes_options=name != "stream_options").get(name) is None
 
 
 def test_the_refused_fields_are_in_the_line():
@@ -628,7 +644,11 @@ def test_a_model_that_cannot_stop_thinking_is_warned_of():
 
 def test_no_usage_is_said_once_at_the_start():
     notes: list[str] = []
-    run(lambda request: events([chunk(content="text"), chunk("stop")]), one, notes=notes)
+
+    def script(request: Request) -> Answer:
+        return events([chunk(content=f"text {request.number}"), chunk("stop")])
+
+    run(script, one, varied=False, notes=notes)
     assert notes == ["the endpoint sends no usage: token counts are unknown"]
 
 
@@ -638,7 +658,9 @@ def test_a_server_that_is_loading_is_waited_for():
 
     notes: list[str] = []
     assert run(script, one, notes=notes).text == "a good reply"
-    assert notes == ["no answer yet, waiting: HTTP 503 Loading model"]
+    assert notes[0] == "no answer yet, waiting: HTTP 503 Loading model"
+    assert "gave the same answer 3 times: HTTP 503 Loading model; check --base-url" in notes[1]
+    assert len(notes) == 2
 
 
 def test_the_probe_gives_up_too():
@@ -672,7 +694,7 @@ def test_without_one_model_the_user_is_asked(models, words):
 
 
 def test_the_hosted_model_is_the_default_there():
-    endpoint = Endpoint(DEFAULT_BASE_URL + "/", "key", None, Sampling(), notify=print)
+    endpoint = Endpoint([DEFAULT_BASE_URL + "/"], ["key"], None, Sampling(), notify=print)
     assert endpoint.sent["model"] == DEFAULT_MODEL
     asyncio.run(endpoint.__aexit__())
 
@@ -702,14 +724,14 @@ def test_slots_are_kept_and_given_in_the_order_of_the_calls():
 def test_thousands_may_wait_and_all_are_stopped_at_once():
     async def use(endpoint: Endpoint, server: Server) -> list[Any]:
         samples = [asyncio.create_task(endpoint.sample(ask(), i)) for i in range(10_000)]
-        while len(server.requests) < 1 + 8:
+        while len(asked(server)) < 8:
             await asyncio.sleep(0.001)
         endpoint.stop()
         endpoint.stop()
         results = await asyncio.gather(*samples, return_exceptions=True)
         with pytest.raises(Stopped):
             await endpoint.sample(ask(), 0)
-        assert len(server.requests) == 1 + 8
+        assert len(asked(server)) == 8
         return results
 
     results = run([stream("a good reply", delay=0.2)], use, concurrency=8)
@@ -737,7 +759,7 @@ def test_stopping_ends_a_pause_in_the_middle_of_a_probe():
 
     async def use(endpoint: Endpoint, server: Server) -> None:
         sample = asyncio.create_task(endpoint.sample(ask(), 0))
-        while len(server.requests) < 3:
+        while len(server.requests) < 5:
             await asyncio.sleep(0.001)
         endpoint.stop()
         with pytest.raises(Stopped):
@@ -761,7 +783,7 @@ def test_stopping_ends_a_pause():
 def test_a_sample_that_is_cancelled_frees_its_slot():
     async def use(endpoint: Endpoint, server: Server) -> str:
         task = asyncio.create_task(endpoint.sample(ask(), 0))
-        while len(server.requests) < 2:
+        while not asked(server):
             await asyncio.sleep(0.001)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -792,7 +814,8 @@ def test_the_budget_is_kept(counted):
     assert any("counts a token for 3 characters" in note for note in notes) is not counted
 
 
-def test_broken_replies_count_against_the_budget():
+@pytest.mark.parametrize("stream_flag", ["on"], indirect=True)
+def test_broken_replies_count_against_the_budget(stream_flag):
     async def use(endpoint: Endpoint, server: Server) -> int:
         before = endpoint.tokens_used
         await endpoint.sample(ask(), 1)
