@@ -917,6 +917,46 @@ def test_colour_changes_no_text_and_is_for_terminals_that_want_it(
     assert not report.wants_colour(Terminal())
 
 
+def test_wide_characters_keep_to_the_width() -> None:
+    known = tasks_named(1)
+    results = built(
+        known,
+        saved(["t000"], {"resample": (0,)}),
+        arms=("resample",),
+        settings={"model": "模型" * 60, "policy": "endpoint"},
+        load={"source": "/データ/" + "問題 " * 40, "read": 1, "kept": 1, "dropped": {"重複": 1}},
+    )
+    text = report.render(results, colour=False, width=80)
+    assert max(map(columns, text.splitlines())) <= 80
+    assert text.count("模型") == 60 - text.count("模\n")
+    assert "1 row read, 1 task kept" in shown(results)
+    assert "up to 24 more samples on each of 1 all-fail task " in shown(results)
+    assert "1 contest," in shown(results)
+
+
+def test_every_key_that_the_report_writes_is_documented() -> None:
+    """Of the sections that compare; {} stands for names of arms and the like."""
+    readme = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+    named = set(re.findall(r"`(\w+)`", readme.split("## What a run writes")[1]))
+    known, records = published()
+    names = sorted(known)
+    results = built(known, records, noise_runs=2, looks=looks_of(names, (90, 180, 275), 3))
+    results["hill"] = calibrated(25, 2)["hill"]
+    free = {*ARMS, "noise-1", "noise-2", *results["contrasts"]}
+
+    def keys(value: Any) -> set[str]:
+        if isinstance(value, list):
+            return set().union(*map(keys, value))
+        if not isinstance(value, dict):
+            return set()
+        return {name for name in value if name not in free}.union(*map(keys, value.values()))
+
+    sections = ("deltas", "looks", "contrasts", "round_0", "noise", "equal_cost", "plain_sampling",
+                "power", "margin")  # fmt: skip
+    found = keys({name: results[name] for name in sections}) | keys(results["times"]["looks"])
+    assert found | keys(results["hill"]["within_tasks"]) <= named
+
+
 def test_counts_of_the_train_split_fit_the_page() -> None:
     known, records = published()
     results = built(known, records, noise_runs=2, arms=(*ARMS, "von-neumann"))
