@@ -107,7 +107,7 @@ async def _judge_file(args: argparse.Namespace) -> int:
     """Judge the rows of a file and write their verdicts in order; how many have none."""
     tasks = load_tasks(args.tasks, extra=args.all_cases, interactive=True).tasks
     if args.all_cases:
-        tasks = [replace(task, hidden=task.hidden + task.extra) for task in tasks]
+        tasks = [replace(task, hidden=(*task.hidden, *task.extra)) for task in tasks]
     rows = list(_programs_in(args.programs, tasks))
     faults = 0
     async with Judge(args.judge_workers, limits_from(args), sandbox_from(args)) as judge:

@@ -395,8 +395,6 @@ def _at_odds(config: Config) -> str | None:
         return "--config has no effect without --tasks hf:OWNER/NAME"
     if config.tasks is None and not set(config.splits) <= set(SPLITS):
         return f"--splits takes some of {', '.join(SPLITS)}"
-    if config.mode == RUN and config.tasks is not None and on_hub and "splits" not in config.given:
-        return f"--tasks {config.tasks}: say which splits by --splits, e.g. --splits train"
     if config.stream not in ("on", "off", "auto"):
         return "--stream is on, off or auto"
     ours = sorted(OURS.intersection(config.extra_body or {}))

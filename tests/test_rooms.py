@@ -27,7 +27,9 @@ FLOORS = (
     {"checkers"},
     {"trial"},
     {"data", "equal_cost"},
-    {"formats", "sources"},
+    {"spool"},
+    {"formats"},
+    {"sources"},
     {"toy", "replies", "compare", "sandbox", "descriptors", "streams"}
     | {"stats", "power", "sequential"},
 )
