@@ -276,6 +276,7 @@ class _Worker:
         running: memory that the worker shares with its program process: the id of the process to
             watch, 0 for none, and why it was killed.
         main: the module that cases run in.
+        namespace: what the code of a case is run in: that of main, or a driver's.
     """
 
     def __init__(
@@ -290,7 +291,8 @@ class _Worker:
         self.shared = mmap.mmap(-1, mmap.PAGESIZE)
         self.running = memoryview(self.shared).cast("q")
         self.main = sys.modules["__main__"] = ModuleType("__main__")
-        self.main.__dict__.update(__file__=FILENAME, __builtins__=builtins)
+        self.namespace: dict[str, Any] = self.main.__dict__
+        self.namespace.update(__file__=FILENAME, __builtins__=builtins)
 
     def reply(self, kind: bytes, status: int, seconds: float = 0.0) -> None:
         os.write(self.sock, REPLY.pack(kind, status, seconds, self.running[1]))
@@ -371,7 +373,7 @@ class _Worker:
             if command == drivers.FUNCTION:
                 source, _, function = source.rpartition(b"\0")
                 preload(("json", *drivers.GIVEN, *drivers.GIVEN_NAMES))
-                drivers.give_names(self.main.__dict__)
+                drivers.give_names(self.namespace)
             preload_named(source)
             # A net under watch(), which is finer. Each process counts from zero.
             set_limit(resource.RLIMIT_CPU, math.ceil(self.cpu_seconds) + 1)
@@ -393,25 +395,24 @@ class _Worker:
         if LINUX:  # what a case has no memory behind must not be freed when it ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.shared))
         del source
-        namespace = self.main.__dict__
         if command == drivers.FUNCTION:
-            run = partial(drivers.call, code, namespace, function.decode())
-            code, namespace = drivers.driver(run)
+            run = partial(drivers.call, code, self.namespace, function.decode())
+            code, self.namespace = drivers.driver(run)
         elif command == drivers.CHECKER:
-            code, namespace = drivers.driver(partial(drivers.check, code, namespace))
+            code, self.namespace = drivers.driver(partial(drivers.check, code, self.namespace))
         gc.freeze()
         self.running[0] = 0
         self.reply(b"P", 0)
-        self.cases(code, namespace, thorough)
+        self.cases(code, thorough)
         os._exit(0)
 
-    def cases(self, code: CodeType, namespace: dict[str, Any], thorough: bool) -> None:
+    def cases(self, code: CodeType, thorough: bool) -> None:
         """The program process: fork a case whenever it is told to, and say how it ended.
 
         A case locks up, runs the code and exits as an interpreter would. What it needs for that is
         bound here, since to look up a name is to write to pages that are then copied.
         """
-        sock, running = self.sock, self.running
+        sock, running, namespace = self.sock, self.running, self.namespace
         # A program may replace all that it can reach; these it cannot.
         fork, leave, closerange, wait = os.fork, os._exit, os.closerange, os.waitpid
         read, write, pack = os.read, os.write, REPLY.pack
