@@ -429,3 +429,54 @@ def test_another_shape_with_a_common_start_goes_on_and_is_refused_in_the_first_o
     assert {line["arm"] for line in new} == {"von-neumann"}
     told = run("--dry-run", "--limit", "6", out=tmp_path / "out", code=1)[1]
     assert "group 4 -> 8, rounds 2 -> 3, common_start True -> False" in told.splitlines()[-1]
+
+
+def own(name: str, visible: tuple[str, str], hidden: tuple[str, str], **more: str) -> str:
+    """A line of tasks of one's own, named in its statement."""
+    shown, rest = ([{"input": given, "output": wanted}] for given, wanted in (visible, hidden))
+    task = {"id": name, "statement": f"{name.upper()}.", "visible": shown, "hidden": rest, **more}
+    return json.dumps(task) + "\n"
+
+
+SUM_IS = "import sys\nprint(int(sum(map(int, open(sys.argv[3]).read().split())) == "
+OWN = [
+    own("twice", ("1", "2"), ("[2]", "[2, 2]"), function="twice", starter_code="def twice(n):"),
+    own("pair", ("3", "1 2"), ("5", "5 0"), checker=f"{SUM_IS}int(open(sys.argv[1]).read())))"),
+    own("broken", ("1", "1"), ("2", "2"), checker="print('perhaps')"),
+]
+
+
+def test_functions_and_checkers_from_a_file_to_the_report(tmp_path):
+    asyncio.run(run_own_tasks(tmp_path))
+
+
+async def run_own_tasks(folder: Path) -> None:
+    def answer(request: Request) -> Answer:
+        improved = "Your best attempt" in request.user
+        if "TWICE." in request.user:
+            program = f"def twice(n):\n    return {'2 * n' if improved else 'n'}"
+            return stream(f"```python\n{program}\n```\n```python\nprint(twice(int(input())))\n```")
+        return stream("```python\nn = int(input())\nprint(0, n)\n```")
+
+    file, out = folder / "own.jsonl", folder / "out"
+    file.write_text("".join(OWN))
+    flags = ["--tasks", str(file), "--group", "2", "--rounds", "2", "--arms", "resample,ring"]
+    async with Server(answer) as server:
+        flags += ["--base-url", server.base_url]
+        report, _ = await asyncio.to_thread(run, *flags, out=out)
+    found = results(out)
+    assert found["left_out"] == {
+        "tasks": 1,
+        "reasons": {
+            task: f"the checker of {task} gave no answer: it printed 'perhaps' instead of 0 or 1"
+            for task in found["left_out"]["reasons"]
+        },
+    }
+    assert "broken" in next(iter(found["left_out"]["reasons"]))
+    assert (found["tasks"], found["histogram"], found["all_fail"]) == (2, [1, 0, 1], 1)
+    assert [found["arms"][arm]["by_round"] for arm in ("resample", "ring")] == [[0, 0], [0, 1]]
+    assert "checkers gave no answer: 1" in " ".join(report.split())
+    rows = [json.loads(line) for line in (out / "rescued.jsonl").read_text().splitlines()]
+    (text,) = {row["messages"][-1]["content"] for row in rows}
+    assert text == "```python\ndef twice(n):\n    return 2 * n\n```"
+    assert "defines the function" in rows[0]["messages"][0]["content"]
