@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
+from asking import GOOD, ask, asked, is_probe, one, run, tries
 from server import (
     Answer,
     Deterministic,
@@ -19,9 +18,7 @@ from server import (
     event,
     events,
     failures,
-    page,
     stream,
-    strict,
     usage,
 )
 
@@ -35,95 +32,9 @@ from policy import (
 )
 from policy.endpoint import Endpoint
 from policy.failures import retry_after
-from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL, find_key
-from policy.probe import PROBE, VARIED
-from policy.scripted import Scripted, ScriptedPolicy
 from replies import extract_program
 
-T = TypeVar("T")
-Script = Callable[[Request], Answer]
-TRANSPORT = {"stream": "on"}
-
-
-@pytest.fixture(autouse=True, params=["on", "off"], ids=["streamed", "whole"])
-def stream_flag(request) -> str:
-    """Every test of this file runs over both transports, but for those of streams alone."""
-    TRANSPORT["stream"] = request.param
-    return str(request.param)
-
-
-def ask(text: str = "question") -> list[dict[str, str]]:
-    return [{"role": "system", "content": "system"}, {"role": "user", "content": text}]
-
-
-def is_probe(request: Request) -> bool:
-    return request.user in (PROBE[-1]["content"], VARIED[-1]["content"])
-
-
-def asked(server: Server) -> list[Request]:
-    """The requests that are no probes."""
-    return [request for request in server.requests if not is_probe(request)]
-
-
-def run(
-    script: Script | Iterable[Answer],
-    use: Callable[[Endpoint, Server], Awaitable[T]],
-    *,
-    probe: bool = True,
-    models: Iterable[str] | None = ("m",),
-    slots: int | None = None,
-    varied: bool = True,
-    model: str | None = "m",
-    sampling: Sampling = Sampling(),  # noqa: B008
-    notes: list[str] | None = None,
-    **options: Any,
-) -> T:
-    """Serve the script, probe, and use the endpoint.
-
-    A list of answers is given in turn to requests other than probes; the last one stays.
-    """
-    if not callable(script):
-        answers = list(script)
-        turns = itertools.chain(answers[:-1], itertools.repeat(answers[-1]))
-        meant: Script = lambda request: stream("ready") if is_probe(request) else next(turns)  # noqa: E731
-    else:
-        meant = script
-
-    def answer(request: Request) -> Answer:
-        if varied and request.user == VARIED[-1]["content"]:
-            return stream(f"seed {request.body.get('seed', request.number)}")
-        return meant(request)
-
-    async def go() -> T:
-        async with Server(answer, models=models, slots=slots) as server:
-            endpoint = Endpoint(
-                [server.base_url],
-                ["key"],
-                model,
-                sampling,
-                notify=(notes if notes is not None else []).append,
-                **{"backoff_seconds": 0.001, **TRANSPORT, **options},
-            )
-            async with endpoint:
-                if probe:
-                    await endpoint.probe()
-                return await use(endpoint, server)
-
-    return asyncio.run(asyncio.wait_for(go(), 60))
-
-
-async def one(endpoint: Endpoint, server: Server) -> Reply:
-    return await endpoint.sample(ask(), 1)
-
-
-async def tries(endpoint: Endpoint, server: Server) -> int:
-    """Requests, probes apart, that a good reply took."""
-    reply = await endpoint.sample(ask(), 1)
-    assert (reply.text, reply.finish_reason, reply.outcome) == ("a good reply", "stop", None)
-    return len(asked(server))
-
-
-GOOD = stream("a good reply")
+pytestmark = pytest.mark.usefixtures("stream_flag")  # over both transports
 
 
 # --- replies ----------------------------------------------------------------------------------
@@ -521,184 +432,6 @@ def test_what_is_no_address(address):
         Endpoint([address], ["key"], "m", Sampling(), notify=print)
 
 
-# --- the probe --------------------------------------------------------------------------------
-
-
-def fields(
-    script: Script, notes: list[str] | None = None, *, takes_options: bool = True, **options: Any
-) -> dict[str, Any]:
-    """What is sent after the probe."""
-
-    async def use(endpoint: Endpoint, server: Server) -> dict[str, Any]:
-        await endpoint.sample(ask(), 5)
-        body = dict(server.requests[-1].body)
-        assert body.pop("messages") == ask()
-        streamed = TRANSPORT["stream"] == "on"
-        assert body.pop("stream", False) is streamed
-        options = body.pop("stream_options", None)
-        assert options == ({"include_usage": True} if takes_options and streamed else None)
-        seed = body.pop("seed", None)
-        assert {**body, "seed": "one a rollout" if seed else None} == endpoint.sent
-        for name in body:
-            assert name in endpoint.line
-        return {**body, "seed": seed}
-
-    return run(script, use, notes=notes, **options)
-
-
-def test_what_is_sent_to_a_server_that_takes_it():
-    assert fields(lambda request: GOOD, sampling=Sampling(0.7, 99)) == {
-        "model": "m",
-        "temperature": 0.7,
-        "max_tokens": 99,
-        "chat_template_kwargs": {"enable_thinking": False},
-        "seed": 5,
-    }
-
-
-def test_thinking_is_asked_for():
-    sent = fields(lambda request: GOOD, sampling=Sampling(thinking=True))
-    assert sent["chat_template_kwargs"] == {"enable_thinking": True}
-
-
-def test_a_strict_server_gets_what_it_takes():
-    notes: list[str] = []
-    sent = fields(lambda request: strict(request, lambda _: GOOD), notes)
-    assert sent == {
-        "model": "m",
-        "temperature": 1.0,
-        "max_completion_tokens": 2048,
-        "seed": 5,
-    }
-    assert notes == []
-
-
-def test_a_temperature_is_given_up_loudly():
-    notes: list[str] = []
-    sent = fields(lambda request: strict(request, lambda _: GOOD), notes, sampling=Sampling(0.5))
-    assert "temperature" not in sent
-    assert len(notes) == 1
-    assert notes[0].startswith("WARNING: the endpoint refuses temperature 0.5")
-
-
-def test_a_temperature_is_kept_that_is_taken_without_thinking():
-    def script(request: Request) -> Answer:
-        if request.body.get("reasoning_effort") == "none":
-            return GOOD
-        return error(400, "no temperature while reasoning is active", param="temperature")
-
-    sent = fields(script, sampling=Sampling(0.5))
-    assert (sent["temperature"], sent["reasoning_effort"]) == (0.5, "none")
-
-
-@pytest.mark.parametrize("status", [400, 422])
-@pytest.mark.parametrize("name", ["seed", "stream_options", "reasoning_effort"])
-def test_a_field_is_dropped_that_the_server_names(name, status):
-    def script(request: Request) -> Answer:
-        refused = {name, "chat_template_kwargs"} if name == "reasoning_effort" else {name}
-        for field in sorted(refused & set(request.body)):
-            return error(status, "extra", detail=[{"loc": ["body", field]}])
-        return GOOD
-
-    assert fields(script, takes_options=name != "stream_options").get(name) is None
-
-
-def test_the_refused_fields_are_in_the_line():
-    async def use(endpoint: Endpoint, server: Server) -> str:
-        return endpoint.line
-
-    line = run(lambda request: strict(request, lambda _: GOOD), use)
-    refused = "(refused by the server: max_tokens, chat_template_kwargs, reasoning_effort)"
-    assert line.endswith(refused)
-
-
-def test_a_bad_request_that_names_no_field_is_shown():
-    with pytest.raises(EndpointRefused, match="refuses the request: HTTP 400 no template"):
-        run(lambda request: error(400, "no template"), one)
-
-
-def test_a_limit_beyond_the_window_is_found_before_the_run():
-    with pytest.raises(EndpointRefused, match=r"\(prompt too long\): HTTP 400 .*context length"):
-        run(lambda request: error(400, "max_tokens exceeds the context length"), one)
-
-
-def thinks_unless(name: str) -> Script:
-    def script(request: Request) -> Answer:
-        thought = [] if name in request.body else [chunk(reasoning="hm")]
-        return events([*thought, chunk(content="text"), chunk("stop"), usage(1, 1)])
-
-    return script
-
-
-def test_a_server_that_ignores_the_template_field_gets_the_other():
-    sent = fields(thinks_unless("reasoning_effort"))
-    assert sent["reasoning_effort"] == "none"
-    assert "chat_template_kwargs" not in sent
-
-
-def test_a_model_that_cannot_stop_thinking_is_warned_of():
-    notes: list[str] = []
-    fields(thinks_unless("nothing"), notes)
-    assert notes == ["WARNING: the model thinks although it was asked not to"]
-
-
-def test_no_usage_is_said_once_at_the_start():
-    notes: list[str] = []
-
-    def script(request: Request) -> Answer:
-        return events([chunk(content=f"text {request.number}"), chunk("stop")])
-
-    run(script, one, varied=False, notes=notes)
-    assert notes == ["the endpoint sends no usage: token counts are unknown"]
-
-
-def test_a_server_that_is_loading_is_waited_for():
-    def script(request: Request) -> Answer:
-        return error(503, "Loading model") if request.number < 3 else GOOD
-
-    notes: list[str] = []
-    assert run(script, one, notes=notes).text == "a good reply"
-    assert notes[0] == "no answer yet, waiting: HTTP 503 Loading model"
-    assert "gave the same answer 3 times: HTTP 503 Loading model; check --base-url" in notes[1]
-    assert len(notes) == 2
-
-
-def test_the_probe_gives_up_too():
-    with pytest.raises(EndpointDown, match="is gone: gave up"):
-        run(lambda request: page(502), one, give_up_after_minutes=0.05 / 60)
-
-
-def model_of(**options: Any) -> Any:
-    async def use(endpoint: Endpoint, server: Server) -> Any:
-        return endpoint.sent["model"]
-
-    return run(lambda request: GOOD, use, model=None, **options)
-
-
-def test_the_only_model_is_taken():
-    assert model_of(models=["only"]) == "only"
-
-
-@pytest.mark.parametrize(
-    ("models", "words"),
-    [
-        ([], "give --model: .* serves no model"),
-        (["one", "two"], "give --model: .* serves one, two"),
-        ([f"m{i}" for i in range(30)], "m18, m19 and 10 more"),
-        (None, "give --model: .* does not list its models .HTTP 404"),
-    ],
-)
-def test_without_one_model_the_user_is_asked(models, words):
-    with pytest.raises(EndpointRefused, match=words):
-        model_of(models=models)
-
-
-def test_the_hosted_model_is_the_default_there():
-    endpoint = Endpoint([DEFAULT_BASE_URL + "/"], ["key"], None, Sampling(), notify=print)
-    assert endpoint.sent["model"] == DEFAULT_MODEL
-    asyncio.run(endpoint.__aexit__())
-
-
 # --- slots, stopping, budget ------------------------------------------------------------------
 
 
@@ -822,62 +555,3 @@ def test_broken_replies_count_against_the_budget(stream_flag):
         return endpoint.tokens_used - before
 
     assert run([events([chunk(content="x" * 300)], done=False), GOOD], use) == 10 + 104
-
-
-# --- the key ----------------------------------------------------------------------------------
-
-
-def test_the_key_of_the_hosted_model(monkeypatch, tmp_path):
-    monkeypatch.delenv("WHILEAI_API_KEY", raising=False)
-    monkeypatch.delenv("WHILEAI_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("OPENAI_API_KEY", "not for this endpoint")
-    for content in (None, "", "[]", '{"api_key": null}', '{"api_key": ""}'):
-        if content is not None:
-            (tmp_path / ".whileai").mkdir(exist_ok=True)
-            (tmp_path / ".whileai" / "credentials.json").write_text(content)
-        with pytest.raises(EndpointRefused, match=r"^no key for the hosted model: "):
-            find_key(DEFAULT_BASE_URL)
-    (tmp_path / ".whileai" / "credentials.json").write_text('{"api_key": "zp_saved"}')
-    assert find_key(DEFAULT_BASE_URL) == "zp_saved"
-    monkeypatch.setenv("WHILEAI_API_KEY", " zp_set\n")
-    assert find_key(DEFAULT_BASE_URL + "/") == "zp_set"
-    monkeypatch.setenv("WHILEAI_API_KEY", "zp_\u00e9")
-    with pytest.raises(EndpointRefused, match="the key in WHILEAI_API_KEY"):
-        find_key(DEFAULT_BASE_URL)
-
-
-def test_the_key_of_another_endpoint(monkeypatch):
-    monkeypatch.setenv("WHILEAI_API_KEY", "not for this endpoint")
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert find_key("http://localhost:8000/v1") == "no-key"
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
-    assert find_key("http://localhost:8000/v1") == "sk-1"
-
-
-# --- the scripted policy ----------------------------------------------------------------------
-
-
-def test_the_scripted_policy_depends_on_the_request_alone():
-    script = {
-        "1_A. Sum": [Scripted("right", "stop", 1, 3), Scripted("wrong", "length", 3, 1)],
-        "1_B. Max": [Scripted("max", "stop", 1, 1)],
-    }
-
-    async def texts(prompt: str) -> list[str]:
-        scripted = ScriptedPolicy(script)
-        replies = [await scripted.sample(ask(prompt), seed) for seed in range(400)]
-        assert {reply.completion_tokens for reply in replies} == {1}
-        scripted.stop()
-        with pytest.raises(Stopped):
-            await scripted.sample(ask(prompt), 0)
-        return [reply.text for reply in replies]
-
-    fresh = asyncio.run(texts("1_A. Sum\nAdd."))
-    assert fresh == asyncio.run(texts("1_A. Sum\nAdd."))
-    assert 70 < fresh.count("right") < 130
-    informed = asyncio.run(texts("1_A. Sum\nAdd.\n```python\n1\n```"))
-    assert 270 < informed.count("right") < 330
-    assert set(asyncio.run(texts("1_B. Max\n"))) == {"max"}
-    with pytest.raises(KeyError, match="no scripted reply for"):
-        asyncio.run(texts("2_A. Other"))
