@@ -329,7 +329,8 @@ class Endpoint:
 
         The fields were accepted by the probe, so a bad request gets two more tries (a proxy may
         have lost its upstream) before it ends the run. A stream that fails the same way again and
-        again is asked for whole once: some servers say only then what they refuse.
+        again, and not as a server that is gone, is asked for whole once: some servers say only
+        then what they refuse.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._deadline
@@ -355,7 +356,7 @@ class Endpoint:
                 failure = Retry(str(error))
             except Retry as error:
                 failure = error
-            seen[_kind(failure)] += 1
+            seen[_kind(failure)] += failure.odd
             self._note_once(f"retrying: {failure}")
             if clock() - (self._failing_since or clock()) >= self._outage_after:
                 paused = clock()

@@ -51,12 +51,16 @@ class Retry(Exception):
     Attributes:
         wait: the server's Retry-After in seconds, if any.
         hung_up: whether what stands between may have ended it for its silence.
+        odd: whether the server took the request and sent what is no reply.
     """
 
-    def __init__(self, words: str, wait: float | None = None, *, hung_up: bool = False) -> None:
+    def __init__(
+        self, words: str, wait: float | None = None, *, hung_up: bool = False, odd: bool = False
+    ) -> None:
         super().__init__(words)
         self.wait = wait
         self.hung_up = hung_up
+        self.odd = odd
 
 
 class BadRequest(Exception):
@@ -122,6 +126,8 @@ def _no_answer(error: Exception, words: str) -> Retry:
     cause = error.__cause__ if isinstance(error, openai.APIConnectionError) else error
     if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.ProxyError):
         return Unreachable(words)
+    if isinstance(cause, ValueError):
+        return Retry(words, odd=True)
     return Retry(words, hung_up=isinstance(error, openai.APIConnectionError))
 
 

@@ -232,7 +232,7 @@ class Server:
             if enough is None:
                 self._count(messages, draft)
         if draft.finish_reason is None and not (enough and enough(draft)):
-            raise Retry("a reply ended without a finish_reason")
+            raise Retry("a reply ended without a finish_reason", odd=True)
         return draft
 
     async def _send(
