@@ -35,9 +35,7 @@ def results_of(
         records=journal.records,
         checks=journal.checks,
         left_out=journal.left_out,
-        load={
-            name: load.get(name) for name in ("source", "read", "kept", "dropped", "time_limits")
-        },
+        load={name: load.get(name) for name in LOAD},
         settings={
             "policy": "scripted" if config.dry_run else "endpoint",
             **{name: value for name, value in load["config"].items() if name != "out"},
