@@ -18,6 +18,7 @@ from typing import NamedTuple
 _PARSE_CHARS = 65_536
 _PARSE_TRIES = 10  # ends of one block that are tried
 _PARSE_BUDGET = 2_000_000  # characters parsed to find the ends of one reply's blocks
+_TAGS = 1000  # of thinking that are looked at
 _RESCANS = 50  # blocks that are looked for within blocks that are no program
 
 _LINE = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
@@ -36,6 +37,7 @@ _QUOTE = re.compile(r" {0,3}> ?")
 _FENCE = re.compile(r"(`{3,}(?=[^`]*$)|~{3,})(.*)", re.DOTALL)
 # "Here it is: ```python", "<answer>```"; inline code may stand before it.
 _BEHIND_WORDS = re.compile(r"((?:[^`]|(?<!`)`{1,2}(?!`))*\S *)(`{3,})([^`]*)", re.DOTALL)
+_IN_TAGS = re.compile(r"<(answer|code|python|solution)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
 _ANY_FENCE = re.compile(r"`{3,}|~{3,}")
 # No line of Python begins with </ or <|, and outside of strings and comments it has no backtick.
 _MAY_END = re.compile(r"`+|^\s*(?=</|<[|\uff5c])")
@@ -100,8 +102,9 @@ def extract_program(reply: str, function: str | None = None) -> str | None:
     one, then one with another tag; then the last. Else it is the last block tagged as Python that
     parses and prints, the last that parses, the last; else the last closed untagged block that
     does something; else what follows the opening of a fence that the reply's end cut off; else
-    the whole reply, or what stands before its first fence, when it is Python. A sample output such
-    as `3` or `YES` is Python too, so what is only tried as Python must do something.
+    the whole reply, what stands before its first fence, or what stands in <answer> tags, when it
+    is Python. A sample output such as `3` or `YES` is Python too, so what is only tried as Python
+    must do something.
 
     A block ends at a closing fence up to which its text parses; or at what looks like an end
     although more stands on its line, when the text parses up to there and not further; else at
@@ -171,7 +174,9 @@ class _Reader:
         cut_off = next((block for _, block in reversed(blocks) if not block.closed), None)
         if cut_off and cut_off.opening.kind == _TAGGED:
             return cut_off.text.rstrip() or None
-        for text in (self.text, _ANY_FENCE.split(self.text, maxsplit=1)[0]):
+        tagged_texts = [part[2] for part in _IN_TAGS.finditer(self.text)][-_PARSE_TRIES:]
+        before = _ANY_FENCE.split(self.text, maxsplit=1)[0]
+        for text in (self.text, before, *reversed(tagged_texts)):
             if _does_something(text):
                 return text.rstrip()
         if cut_off and cut_off.opening.kind == _UNTAGGED:
@@ -193,11 +198,11 @@ class _Reader:
         last = max(
             (at for at, line in enumerate(self.lines) if _tag(line, closing=True)), default=-1
         )
-        thinking = False
+        thinking, tags = False, 0
         at = offset = 0
         while at < len(self.lines):
             line = self.lines[at]
-            tag = _tag(line, closing=True) if thinking else _tag(line)
+            tag = _tag(line, closing=thinking) if tags < _TAGS else None
             offset = _list_offset(line, offset)
             opening = None if thinking else _opening(line, offset)
             if tag and not (opening and len(opening.before) < tag.start()):
@@ -208,6 +213,7 @@ class _Reader:
                         ends.append(len(kept))
                     thinking = not closes
                     self.lines[at] = line[tag.end() :]
+                    tags += 1
                     continue
             block = self.block(at, opening, offset) if opening else None
             if block is None:
@@ -467,14 +473,16 @@ def _worth(text: str, function: str | None) -> int:
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             (names if isinstance(node.ctx, ast.Load) else bound).add(node.id)
-        elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            names.add(node.attr)  # to put something else in place of sys.stdin is not to read
+        elif isinstance(node, ast.Constant) and node.value == "/dev/stdin":
+            names.add("stdin")
         elif isinstance(node, ast.arg):
             bound.add(node.arg)
         elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
             calls.add(f"{ast.unparse(node.func)} {node.args[0].value!r:.20}")
     reads = names & {"stdin", "__stdin__", "fileinput"} or "input" in names - bound
-    reads = reads or calls & {"open 0", "open '/dev/stdin'", "os.read 0", "read 0"}
+    reads = reads or calls & {"open 0", "os.read 0", "read 0"}
     prints = names & {"print", "stdout", "__stdout__", "write", "writelines", "exec"}
     if reads:
         return _READS_AND_PRINTS if prints else _READS

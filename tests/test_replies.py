@@ -217,6 +217,14 @@ SHAPES |= {
         f"{GIVEN}\n{B}py\nprint(open(0).read())\n{B}",
         "print(open(0).read())",
     ),
+    "one that reads from a path": (
+        f"{GIVEN}\n{B}python\nfrom pathlib import Path\nprint(Path('/dev/stdin').read_text())\n{B}",
+        "from pathlib import Path\nprint(Path('/dev/stdin').read_text())",
+    ),
+    "one that puts a test in place of its input": (
+        f"{GIVEN}\n{B}python\nimport io, sys\nsys.stdin = io.StringIO('4')\nprint(main())\n{B}",
+        DOUBLE,
+    ),
     "one with an argument named input": (
         f"{GIVEN}\n{B}python\ndef solve(input):\n    print(input)\n{B}",
         DOUBLE,
@@ -288,6 +296,9 @@ SHAPES |= {
     "behind words, untagged": (f"Here it is: {B}\n{DOUBLE}\n{B}", DOUBLE),
     "in answer tags": (f"<answer>{GIVEN}</answer>", DOUBLE),
     "in answer tags on lines of their own": (f"<answer>\n{GIVEN}\n</answer>", DOUBLE),
+    "in answer tags, without a fence": (f"So:\n<answer>\n{LOOP}\n</answer>", f"\n{LOOP}"),
+    "in code tags, after a sample": (f"<answer>7</answer>\n<code>{LOOP}</code>", LOOP),
+    "an answer that is no program": ("<answer>42</answer>", None),
     "behind words, cut off": (f"Here it is: {B}python\n{DOUBLE}\nif x", f"{DOUBLE}\nif x"),
     "prose that names the fence": (f"I use a {B}python block:\n\n{GIVEN}", DOUBLE),
     "prose that ends in a fence": (f"In {B}python\n\nSo:\n{B}\n{DOUBLE}\n{B}", DOUBLE),
@@ -426,6 +437,14 @@ def test_many_fences_take_linear_time() -> None:
     assert extract_program("```\n" * 20_001) is None
     assert extract_program("```python\n(\n" + "```\n" * 20_000) == "("
     assert extract_program("1. a\n" * 20_000 + "```py\nx\n```") == "x"
-    for unit in ("```text\n```python\n", "```python\n(\n", "```x\n", "> ", "</think>\n", "` `` "):
+    for unit in (
+        "```text\n```python\n",
+        "```python\n(\n",
+        "```x\n",
+        "> ",
+        "</think>\n",
+        "</think>",
+        "` `` ",
+    ):
         extract_program(unit * 10_000)
         extract_program(unit * 10_000 + "```python")
