@@ -99,8 +99,8 @@ def looks(page: Page, results: Mapping[str, Any], details: bool) -> None:
         return
     page.text(
         f"After {slashed(found['tasks'])} tasks ({slashed(found['searched'])} searched) |z| must "
-        f"exceed {', '.join(f'{bound:.2f}' for bound in found['bounds'])}. The intervals above "
-        "are wide enough for all looks, and p is over all looks so far."
+        f"exceed {', '.join(f'{bound:.2f}' for bound in found['bounds'])}. The intervals and "
+        "p-values of the primary test above are for all looks."
     )
     page.table(
         ("arm", "z", "p", "Holm p", "chance to show yet", "so"),
@@ -110,7 +110,7 @@ def looks(page: Page, results: Mapping[str, Any], details: bool) -> None:
                 ", ".join(f"{z:+.2f}" for z in row["z"]),
                 p_text(row["p_value"]),
                 p_text(row["holm_p"]),
-                percent(row["conditional_power"]),
+                "-" if found["done"] == found["planned"] else percent(row["conditional_power"]),
                 row["conclusion"],
             )
             for arm, row in found["arms"].items()
@@ -210,6 +210,18 @@ def budget(page: Page, results: Mapping[str, Any], details: bool) -> None:
             "Tokens a rescue: as a multiple of resample's"
             + (f"; of two equal arms one run in ten is {luck:.1f} times apart." if luck else ".")
         )
+    if details:
+        _curves(page, found)
+
+
+def _curves(page: Page, found: Mapping[str, Any]) -> None:
+    page.heading("Rescued by a spend of so many tokens a task, after each round")
+    curves = {**found["curves"], "resample, in a row": found["long_run"]}
+    for arm, curve in curves.items():
+        if curve:
+            steps = zip(curve["tokens"], curve["rescued"], strict=True)
+            shown = ", ".join(f"{tokens(spent)} {percent(share)}" for spent, share in steps)
+            page.text(f"{arm}: {shown}")
 
 
 def _ratio(row: Mapping[str, Any] | None) -> str:

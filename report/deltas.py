@@ -91,14 +91,16 @@ def deltas(
     """Each arm against one run of resample and against all, which of them counts, and a verdict.
 
     looked: what a group-sequential design says of each arm (report.looks); its p-value and its
-    interval then take the place of those of a single look.
+    interval take the place of those that the primary test has without it.
     """
     single = against(run, arms, controls[:1])
     several = against(run, arms, controls) if len(controls) > 1 else {}
     result = {}
     for arm, entry in single.items():
         missing = 2 * len(run.cohort) - len(run.searches[arm]) - len(run.searches[CONTROL])
-        primary = {**several.get(arm, entry), **(looked or {}).get(arm, {})}
+        primary = several.get(arm, entry)
+        by_looks = (looked or {}).get(arm, {})
+        primary.update((name, by_looks[name]) for name in by_looks if name in primary)
         conclusion, words = verdict(arm, primary, len(single), missing, margin)
         result[arm] = {
             **entry,
