@@ -6,20 +6,27 @@ its files: it is shown also where they cannot be written.
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import report
+from data import DataError
 from journal import Journal, JournalError
+from report import Saved
 from rows import rescued_rows
-from settings import SAVED, Config, saved_config
+from settings import SAVED, Config, saved_config, saved_tasks
 from streams import show
-from swarm import BASE, START, TOPOLOGIES
+from swarm import BASE, START, TOPOLOGIES, Prompts, Shape
 
-OUTPUTS = ("results.json", "rescued.jsonl")  # beside the journal
+PROMPTS = Path(__file__).parent / "prompts"
+OUTPUTS = ("results.json", "rescued.jsonl", "report.html")  # beside the journal
 LOAD = ("source", "read", "kept", "dropped", "time_limits")  # of what was read, for the report
+PAGE_SECONDS = 180.0  # between two pages of a run that goes on
 WIDTHS = 80, 100  # columns of a report
 
 
@@ -63,18 +70,19 @@ def publish(journal: Journal, asked: Config) -> None:
     """results.json, rescued.jsonl and the terminal report, all from the journal alone."""
     rows = list(rescued_rows(journal))
     results = results_of(journal, asked, rows)
-    results_path, rows_path = (journal.path.parent / name for name in OUTPUTS)
+    results_path, rows_path, page_path = (journal.path.parent / name for name in OUTPUTS)
     problem: report.ReportError | None = None
     try:
         report.write(results, results_path)
         report.write_lines(rows, rows_path)
+        write_page(journal, asked, results)
     except report.ReportError as error:
         problem = error  # the report is worth more than its files: it is shown all the same
     width = min(max(shutil.get_terminal_size((WIDTHS[1], 24)).columns, WIDTHS[0]), WIDTHS[1])
     colour = sys.stdout is not None and report.wants_colour(sys.stdout)
     text = report.render(results, colour=colour, width=width, details=asked.details)
     if not problem:
-        text += f"\n\nFiles: {results_path}, {rows_path}, {journal.path}"
+        text += f"\n\nFiles: {results_path}, {rows_path}, {journal.path}\nPage: {page_path}"
     try:
         show(text)
     except OSError as error:
@@ -83,6 +91,55 @@ def publish(journal: Journal, asked: Config) -> None:
         ) from error
     if problem:
         raise problem
+
+
+def write_page(
+    journal: Journal, asked: Config, results: Mapping[str, Any], *, finished: bool = True
+) -> None:
+    """report.html; the tasks are read again for their cases, and the page does without them."""
+    config = saved_config(journal, asked)
+    try:
+        tasks = saved_tasks(config, journal, set(journal.facts))
+    except DataError:
+        tasks = {}
+    arms, noise_runs = runs_shown(config, journal, asked)
+    saved = Saved(
+        facts=journal.facts,
+        records=journal.records,
+        rollout=journal.get,
+        fresh=journal.fresh_messages,
+        tasks=tasks,
+        prompts=Prompts(PROMPTS, no_comments=config.no_comments),
+        arms=[*arms, *(f"noise-{i + 1}" for i in range(noise_runs))],
+        shape=Shape.of(journal.settings),
+        seed=config.seed,
+        sound={},
+    )
+    folder = journal.path.parent
+    report.write_page(results, saved, folder, megabytes=asked.page_mb, finished=finished)
+
+
+async def publish_so_far(folder: Path, asked: Config, say: Callable[[str], None]) -> None:
+    """Write the page of a run that goes on, again and again, until cancelled.
+
+    In a thread, from the file that the run writes, and never at the cost of the run: what goes
+    wrong is said once and is no reason to stop.
+    """
+    pause = PAGE_SECONDS
+    while True:
+        await asyncio.sleep(pause)
+        started = time.monotonic()
+        try:
+            await asyncio.to_thread(_page_of, folder, asked)
+        except Exception as error:
+            say(f"no page while the run goes on: {error}")
+            return
+        pause = max(PAGE_SECONDS, 10 * (time.monotonic() - started))
+
+
+def _page_of(folder: Path, asked: Config) -> None:
+    with Journal.read(folder) as journal:
+        write_page(journal, asked, results_of(journal, asked), finished=False)
 
 
 def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[str], int]:

@@ -48,7 +48,7 @@ from policy import BudgetSpent, PolicyError, Sampling, Stopped
 from policy.key import find_key, without_password
 from policy.scripted import Scripted, ScriptedPolicy
 from progress import Progress, bar, plan_line, say
-from publish import OUTPUTS, publish
+from publish import OUTPUTS, publish, publish_so_far
 from regrade import regrade
 from settings import (
     CALIBRATE,
@@ -266,6 +266,7 @@ async def search(
         left_out=dict(journal.left_out),
         on_left_out=journal.leave_out,
     )
+    page = asyncio.create_task(publish_so_far(config.folder, config, say))
     try:
         with stopping_on_signals(policy, judge, say):
             for number, part in enumerate(parts, 1):
@@ -275,6 +276,7 @@ async def search(
                     progress.skip(left * config.shape.most_rollouts(len(config.all_arms)))
                     break
     finally:
+        page.cancel()
         progress.close()
         if not isinstance(policy, ScriptedPolicy):
             with contextlib.suppress(JournalError):  # a full disk has been told

@@ -228,6 +228,9 @@ class Config:
     require_extra: bool = flag(
         False, "export only programs that pass a task's further cases too", modes=EVERYWHERE
     )
+    page_mb: float = flag(
+        25.0, "most megabytes of report.html", least=1, most=10_000, modes=EVERYWHERE
+    )
     overwrite: bool = flag(False, "start again though the folder holds a run (it is set aside)")
     limits: Limits = field(default_factory=Limits)
     sandbox: Sandbox = True

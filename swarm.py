@@ -504,6 +504,29 @@ def neighbourhood_best(bests: Iterable[Rollout | None], rng: random.Random) -> R
     return rng.choice([best for best in shown if fitness(best) == top])
 
 
+def what_is_seen(
+    arm: str, task: str, rounds: Sequence[Sequence[Rollout]], seed: int, group: int
+) -> list[tuple[Rollout | None, Rollout | None]]:
+    """What each particle is shown in the next round: its personal best and its neighbours' best.
+
+    Args:
+        rounds: the rounds before it, in each a rollout a particle.
+        seed: the run's, by which ties are drawn.
+        group: number of particles.
+    """
+    topology = topology_of(arm, group)
+    if topology is None or not rounds:
+        return [(None, None)] * group
+    bests = [personal_best(attempts) for attempts in zip(*rounds, strict=True)]
+    found = []
+    for particle, neighbours in enumerate(topology):
+        key = Key(arm, task, len(rounds), particle)
+        rng = random.Random(f"tie {derive_seed(seed, key)}")
+        neighbour = neighbourhood_best((bests[other] for other in neighbours), rng)
+        found.append((bests[particle], neighbour))
+    return found
+
+
 def fitness(rollout: Rollout) -> int:
     """Visible cases passed."""
     if rollout.judgement is None:
@@ -594,17 +617,8 @@ class Swarm:
         self, arm: str, task: Task, rounds: Sequence[Sequence[Rollout]]
     ) -> list[list[Message]]:
         """The messages of the next round, one list a particle, given the rounds before it."""
-        topology = topology_of(arm, self.shape.group)
-        if topology is None or not rounds:
-            return self._fresh(task)
-        bests = [personal_best(attempts) for attempts in zip(*rounds, strict=True)]
-        messages = []
-        for particle, neighbours in enumerate(topology):
-            key = Key(arm, task.id, len(rounds), particle)
-            rng = random.Random(f"tie {derive_seed(self.seed, key)}")
-            neighbour = neighbourhood_best((bests[other] for other in neighbours), rng)
-            messages.append(self.prompts.informed(task, bests[particle], neighbour))
-        return messages
+        seen = what_is_seen(arm, task.id, rounds, self.seed, self.shape.group)
+        return [self.prompts.informed(task, own, neighbour) for own, neighbour in seen]
 
     async def _round(
         self, arm: str, task: Task, number: int, messages: Sequence[list[Message]]

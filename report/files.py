@@ -16,15 +16,16 @@ class ReportError(Exception):
 
 def write(results: Mapping[str, Any], path: Path) -> None:
     """Write results.json whole or not at all. Raises ReportError."""
-    _write(json.dumps(results, indent=2, allow_nan=False) + "\n", path)
+    write_text(json.dumps(results, indent=2, allow_nan=False) + "\n", path)
 
 
 def write_lines(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     """Write rows as JSON lines, whole or not at all. Raises ReportError."""
-    _write("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows), path)
+    write_text("".join(json.dumps(row, allow_nan=False) + "\n" for row in rows), path)
 
 
-def _write(text: str, path: Path) -> None:
+def write_text(text: str, path: Path) -> None:
+    """Write a text whole or not at all. Raises ReportError."""
     with whole(path) as part:
         part.write_text(text, encoding="utf-8", newline="\n")
 
