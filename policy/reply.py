@@ -177,7 +177,8 @@ class Events:
     def feed(self, part: bytes) -> list[bytes]:
         """The data of each event that has ended."""
         part = self._rest + part
-        cut = max(part.rfind(b"\n"), part.rfind(b"\r")) + 1
+        last = len(part) - part.endswith(b"\r")  # which may be half a line end
+        cut = max(part.rfind(b"\n", 0, last), part.rfind(b"\r", 0, last)) + 1
         self._rest = part[cut:]
         ended = []
         for line in part[:cut].splitlines():

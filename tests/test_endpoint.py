@@ -344,6 +344,30 @@ def test_an_endpoint_that_comes_back_is_asked_again():
     assert probes >= 5
 
 
+def test_an_outage_within_the_deadline_is_told_with_its_end():
+    notes: list[str] = []
+    failing = iter([error(503, "gone")] * 4)
+    probes_failing = iter([GOOD, *[error(503, "still gone")] * 3])
+
+    def script(request: Request) -> Answer:
+        return next(probes_failing if is_probe(request) else failing, GOOD)
+
+    async def use(endpoint: Endpoint, server: Server) -> None:
+        replies = await asyncio.gather(*(endpoint.sample(ask(), seed) for seed in range(3)))
+        assert {reply.text for reply in replies} == {"a good reply"}
+
+    run(script, use, notes=notes, outage_seconds=0.0, concurrency=3)
+    assert notes.count("the endpoint answers again") == sum(n.startswith("paused") for n in notes)
+    assert notes[-1] == "the endpoint answers again"
+
+
+def test_a_failure_that_takes_as_long_as_an_outage_still_ends():
+    """The endpoint answers its probes, so it is this request that gets no reply."""
+    poison = lambda request: GOOD if is_probe(request) else error(500, "poison")  # noqa: E731
+    with pytest.raises(EndpointDown, match="answers, but gave a request no whole reply in twice"):
+        run(poison, one, outage_seconds=0.0, sample_deadline_seconds=0.3, backoff_seconds=0.02)
+
+
 @pytest.mark.parametrize("headers", [{}, {"retry-after": "0"}, {"retry-after": "0.1"}])
 def test_a_request_that_always_fails_beside_an_endpoint_that_answers_ends_the_run(headers):
     async def use(endpoint: Endpoint, server: Server) -> None:

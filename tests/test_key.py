@@ -7,7 +7,7 @@ import pytest
 from policy import (
     EndpointRefused,
 )
-from policy.key import DEFAULT_BASE_URL, find_key
+from policy.key import DEFAULT_BASE_URL, find_key, without_password
 
 # --- the key ----------------------------------------------------------------------------------
 
@@ -38,3 +38,17 @@ def test_the_key_of_another_endpoint(monkeypatch):
     assert find_key("http://localhost:8000/v1") == "no-key"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     assert find_key("http://localhost:8000/v1") == "sk-1"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("http://localhost:8000/v1", "http://localhost:8000/v1"),
+        ("http://u:p@localhost:8000/v1", "http://localhost:8000/v1"),
+        ("--base-url=https://u:p@h/v1,http://t@i/v1", "--base-url=https://h/v1,http://i/v1"),
+        ("http://h/v1 http://u:p@i/v1", "http://h/v1 http://i/v1"),
+        ("a@b", "a@b"),
+    ],
+)
+def test_passwords_are_cut_out_of_addresses_wherever_they_stand(given, shown):
+    assert without_password(given) == shown
