@@ -186,8 +186,7 @@ def _failed_on_fresh_prompt(export: Export, task: str) -> Iterator[tuple[Record,
 def _verl_rl(export: Export, folder: Path) -> int:
     """Rows of verl's RL data: every task with a complete base group.
 
-    ground_truth is JSON {"inputs", "outputs"} of the visible and hidden cases, with "fn_name"
-    where a function is asked for, as verl's code rows have it.
+    ground_truth holds the visible and hidden cases, as verl's code rows have it.
     """
     groups = dict(export.base_groups())
     tasks = [task for task in export.tasks() if task.id in groups]
@@ -293,12 +292,27 @@ def _passes(group: Sequence[Record]) -> dict[str, Any]:
 
 
 def _ground_truth(task: Task) -> str:
+    """JSON {"inputs", "outputs", "fn_name"?}, and what else decides whether an output is right.
+
+    Of a call the input is the list of its arguments, and the output stands in a list of one.
+    """
     cases = (*task.visible, *task.hidden)
     truth: dict[str, Any] = {
         "inputs": [case.input for case in cases],
         "outputs": [case.output for case in cases],
     }
-    return json.dumps({**truth, "fn_name": task.function} if task.function else truth)
+    if task.function is not None:
+        truth = {
+            "inputs": [list(map(json.loads, case.input.splitlines())) for case in cases],
+            "outputs": [[json.loads(case.output)] for case in cases],
+            "fn_name": task.function,
+        }
+    more = {
+        "checker": task.checker,
+        "any_case": task.any_case or None,
+        "time_limit": task.time_limit,
+    }
+    return json.dumps({**truth, **{k: v for k, v in more.items() if v is not None}})
 
 
 def _write_parquet(rows: Iterable[Mapping[str, Any]], schema: pa.Schema, path: Path) -> None:

@@ -206,6 +206,14 @@ class Judge:
         while self._all:
             self._drop(next(iter(self._all)))
 
+    def let_go(self) -> None:
+        """In a process that was forked off: the workers are the parent's, so hold none of them.
+
+        While their sockets are open here too, they would outlive the parent.
+        """
+        for worker in list(self._all):
+            worker.let_go()
+
     async def grade(
         self, program: str | None, task: Task, *, every_case: bool = False
     ) -> Judgement:

@@ -216,6 +216,13 @@ class Worker:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)  # it leads a session of its own
 
+    def let_go(self) -> None:
+        """Free what this process, forked off from the worker's owner, holds of it."""
+        self.sock.close()
+        for file in self.files:
+            os.close(file)
+        self.files = []
+
     def close(self) -> None:
         """End the worker and free its files."""
         self.sock.close()  # an idle worker then ends by itself, and leaves no orphan behind

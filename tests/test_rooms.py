@@ -14,7 +14,8 @@ OURS = {
 
 # Each room may import from those below it, and from none in its own line.
 FLOORS = (
-    {"run", "bank"},
+    {"reward"},
+    {"resident", "run", "bank"},
     {"looks"},
     {"checks", "progress", "publish", "regrade", "stopping"},
     {"settings"},
