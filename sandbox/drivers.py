@@ -17,6 +17,7 @@ from typing import Any
 
 # Commands of the judge: what the source in stdin's file is.
 PLAIN, FUNCTION, CHECKER = b"P", b"F", b"K"
+FUNCTION_FRAMES, CHECKER_FRAMES = 1, 3  # of these below what they run, beyond those of a script
 MARK = b"\x1e"  # around the value that a function returned; JSON has none inside
 SIZES = struct.Struct("=QQQ")  # of a checker's three files, which follow one another
 CHECKED_FILES = ("input.txt", "correct_output.txt", "solution_output.txt")

@@ -54,7 +54,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
@@ -137,7 +137,7 @@ def main() -> None:
     sys.set_int_max_str_digits(0)  # contests print long integers
     os.environ.clear()
     sys.argv[:] = [FILENAME]
-    hide_frames()
+    hide_frames(OUR_FRAMES)
     sys.stderr = sys.__stderr__ = io.TextIOWrapper(  # type: ignore[misc]
         io.BufferedWriter(Errors(2, "w", closefd=False)),
         errors="backslashreplace",
@@ -199,13 +199,16 @@ def locks_of_threads() -> None:
         setattr(sys.modules["multiprocessing"], name, bound)
 
 
-def hide_frames() -> None:
+def hide_frames(
+    ours: int,
+    set_real: Callable[[int], None] = sys.setrecursionlimit,
+    get_real: Callable[[], int] = sys.getrecursionlimit,
+) -> None:
     """Have a program's recursion limit count its own frames only, as in a plain interpreter."""
-    set_real, get_real = sys.setrecursionlimit, sys.getrecursionlimit
     sys.setrecursionlimit = lambda limit: set_real(
-        limit + OUR_FRAMES if isinstance(limit, int) and 0 < limit < 1 << 30 else limit
+        limit + ours if isinstance(limit, int) and 0 < limit < 1 << 30 else limit
     )
-    sys.getrecursionlimit = lambda: get_real() - OUR_FRAMES
+    sys.getrecursionlimit = lambda: get_real() - ours
     sys.setrecursionlimit(1000)
 
 
@@ -398,8 +401,10 @@ class _Worker:
         if command == drivers.FUNCTION:
             run = partial(drivers.call, code, self.namespace, function.decode())
             code, self.namespace = drivers.driver(run)
+            hide_frames(OUR_FRAMES + drivers.FUNCTION_FRAMES)
         elif command == drivers.CHECKER:
             code, self.namespace = drivers.driver(partial(drivers.check, code, self.namespace))
+            hide_frames(OUR_FRAMES + drivers.CHECKER_FRAMES)
         gc.freeze()
         self.running[0] = 0
         self.reply(b"P", 0)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
@@ -111,6 +114,20 @@ def test_values(expected: str, equal: list[str], different: list[str]) -> None:
     on = Task("own/f", "f", "own", "f", 0, (case,), (case,), function="f")
     verdicts = [each.verdict for each in judge_all([*map(returning, equal + different)], on)]
     assert verdicts == ["accepted"] * len(equal) + ["wrong answer"] * len(different)
+
+
+def test_a_function_and_a_checker_recurse_as_deep_as_in_a_plain_interpreter() -> None:
+    depth = "def depth(n=1):\n    try:\n        return depth(n + 1)\n    except RecursionError:\n"
+    depth = f"import sys\n{depth}        return n\n"
+    function = f"{depth}def f(_):\n    return [depth(), sys.getrecursionlimit()]\n"
+    plain = f"{function}print(f(0), '|', depth())"
+    asked = subprocess.run([sys.executable, "-c", plain], capture_output=True, text=True)
+    returned, _, printed = asked.stdout.partition("|")
+    case = (Case("0", returned),)
+    on = Task("own/f", "f", "own", "f", 0, case, case, function="f")
+    checker = f"{depth}print(int(depth() == {printed.strip()}))"
+    found = judge_all([function], on) + judge_all([function], replace(on, checker=checker))
+    assert [each.verdict for each in found] == ["accepted"] * 2
 
 
 def test_large_and_deep_values() -> None:
