@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from data import Task
-from journal import Journal, JournalError
+from folder import JournalError
+from journal import Journal
 from judge import CheckerFault, Judge
 from report.hill import compared
 from rows import rescues

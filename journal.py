@@ -27,55 +27,28 @@ one counts.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import json
 import os
 import shlex
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
 from agree import clip, other_settings, other_task
+from folder import NAME, JournalError, sync_folder, told, write_all
 from lines import DAMAGE, REPLY, ROLLOUT, as_read, encode, key_of, record_of, rollout_of
 from policy import Message
 from swarm import Key, Record, Rollout, TaskFacts, derive_seed
 
-NAME = "rollouts.jsonl"
 FORMAT = 1
 SYNC_SECONDS = 5.0
 COMPACT_BYTES, COMPACT_SHARE = 1 << 20, 0.1  # outdated lines that are worth a new file
-
-
-class JournalError(Exception):
-    """The journal cannot be used as asked; its text is one line for the user."""
-
-
-def check_folder(folder: Path, outputs: Sequence[str]) -> None:
-    """Refuse a folder in which a run could not be saved, before anything is spent.
-
-    Raises JournalError: it is a file or cannot be written, or it is not ours, since it holds one
-    of `outputs`, the files that a run writes beside its journal, and no journal.
-    """
-    path = folder / NAME
-    with told(path):
-        places = (folder, *folder.absolute().parents)
-        there = next(place for place in places if place.exists() or place.is_symlink())
-        if not there.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "it is not a folder", str(there))
-        if not os.access(there, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, "no right to write there", str(there))
-        foreign = [name for name in outputs if (folder / name).exists()]
-        if foreign and not path.exists():
-            raise JournalError(
-                f"{folder} holds {' and '.join(foreign)} and not the {NAME} of a run: nothing of "
-                "it is overwritten; use --out for another folder"
-            )
 
 
 class Journal:
@@ -411,7 +384,7 @@ class Journal:
             if not isinstance(error, OSError):
                 raise
             return
-        _sync_folder(self.path.parent)
+        sync_folder(self.path.parent)
         os.close(self._fd)
         self._fd = -1
         self._open_file(os.O_RDWR | os.O_APPEND)
@@ -428,7 +401,7 @@ class Journal:
         else:
             self._add("header", format=FORMAT, settings=settings)
             with told(self.path):
-                _sync_folder(self.path.parent)
+                sync_folder(self.path.parent)
         self._add("sitting")
 
     def _add(self, kind: str, **fields: Any) -> None:
@@ -436,7 +409,7 @@ class Journal:
         with told(self.path):
             self._untear()
             self._torn = True
-            _write_all(self._fd, line)
+            write_all(self._fd, line)
             self._torn = False
             self._take_in(json.loads(line), self._end)
             self._end += len(line)
@@ -453,7 +426,7 @@ class Journal:
         """Put a whole new file in the place of this one, and read it back."""
         with told(self.path):
             new.replace(self.path)
-            _sync_folder(self.path.parent)
+            sync_folder(self.path.parent)
             os.close(self._fd)
             self._fd = -1
             self._forget()
@@ -539,32 +512,3 @@ class Journal:
         self._waiting_at.pop(record.key, None)
         arm, task, round_, particle = record.key
         self.records.setdefault((arm, task), {})[round_, particle] = record
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-@contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What the system refuses, as one line for the user."""
-    try:
-        yield
-    except OSError as error:
-        advice = "use --out for a folder that can be written"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            advice = (
-                "what was saved before is whole: free some space and run the same command again"
-            )
-        elif error.errno in (errno.EMFILE, errno.ENFILE):
-            advice = "too few file descriptors: raise the limit (ulimit -n) or lower --concurrency"
-        raise JournalError(f"cannot use {path}: {error.strerror}; {advice}") from error

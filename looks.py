@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import report
 from data import Task
-from journal import Journal, JournalError
+from folder import JournalError
+from journal import Journal
 from progress import say
 from publish import results_of
 from settings import Config

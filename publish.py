@@ -16,10 +16,12 @@ from typing import Any
 
 import report
 from data import DataError
-from journal import Journal, JournalError
+from flags import SAVED
+from folder import JournalError
+from journal import Journal
 from report import Saved
 from rows import rescued_rows
-from settings import SAVED, Config, saved_config, saved_tasks
+from settings import Config, saved_config, saved_tasks
 from streams import show
 from swarm import BASE, START, TOPOLOGIES, Prompts, Shape
 

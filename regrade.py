@@ -13,7 +13,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agree import other_task
-from journal import FORMAT, Journal, JournalError, told
+from folder import JournalError, told
+from journal import FORMAT, Journal
 from judge import CheckerFault
 from lines import encode, key_of
 from replies import extract_program

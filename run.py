@@ -41,7 +41,9 @@ from checks import calibrate, judge_extra
 from data import DataError, Loaded
 from descriptors import A_WORKER, SPARE, raise_limit
 from export import Export, write_exports
-from journal import Journal, JournalError, check_folder
+from flags import CALIBRATE, REGRADE, REUSE
+from folder import JournalError, check_folder
+from journal import Journal
 from judge import Judge, JudgeFault, SandboxError
 from looks import check_looks, look, parts_of
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
@@ -51,11 +53,8 @@ from progress import Progress, bar, plan_line, say
 from publish import OUTPUTS, publish, publish_so_far
 from regrade import regrade
 from settings import (
-    CALIBRATE,
     PYTHON,
     RECIPE_VERSION,
-    REGRADE,
-    REUSE,
     Config,
     kind_of_source,
     parse,

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import json
-import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, field, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from agree import as_saved
 from data import SPLITS, Loaded, Task, load_tasks
 from export import KINDS
-from journal import Journal, JournalError
+from flags import (
+    CALIBRATE,
+    DRY,
+    EVERYWHERE,
+    REGRADE,
+    REUSE,
+    RUN,
+    SAMPLING,
+    add_flag,
+    flag,
+    json_object,
+    option_of,
+    out_of_range,
+    without_effect,
+)
+from folder import JournalError
+from journal import Journal
 from judge import Limits, Sandbox, add_limit_flags, limits_from, sandbox_from
 from policy.key import DEFAULT_BASE_URL, DEFAULT_MODEL, without_password
 from swarm import BANDS, TOPOLOGIES, Prompts, SearchError, Shape, topology_of
@@ -28,62 +42,6 @@ OURS = {  # fields of a request that --extra-body does not set
     "max_completion_tokens",
 }  # fmt: skip
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
-
-
-# What a command line asks for: a run with an endpoint, one with written replies, or something
-# about a saved run: its report, its report with --calibrate, its programs judged again.
-RUN, DRY, REUSE, CALIBRATE, REGRADE = "run", "dry-run", "reuse", "calibrate", "regrade"
-SAMPLING = (RUN, DRY)
-SAVED = (REUSE, CALIBRATE, REGRADE)
-EVERYWHERE = (*SAMPLING, *SAVED)
-
-
-def flag(
-    default: Any,
-    text: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    modes: tuple[str, ...] = SAMPLING,
-    kind: Callable[[str], Any] | None = None,
-) -> Any:
-    """A field of Config that is a flag.
-
-    Args:
-        default: its type is the flag's; None: the type in the field's annotation.
-        text: its help; the default is added to it.
-        least, most: bounds of a number, both included.
-        modes: where it has an effect; elsewhere it is refused, never ignored.
-        kind: what makes the value of the text; None: the type does.
-    """
-    bounds = {"least": least, "most": most, "modes": modes, "kind": kind}
-    return field(default=default, metadata={"help": text, **bounds})
-
-
-def json_object(text: str) -> dict[str, Any]:
-    """The value of --extra-body; argparse shows what is wrong with it."""
-
-    def refuse(word: str) -> None:
-        raise ValueError(word)
-
-    try:
-        value = json.loads(text, parse_constant=refuse)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"is no JSON ({error})") from None
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError('is no JSON object such as {"top_p": 0.95}')
-    return value
-
-
-class Repeated(argparse.Action):
-    """A flag of several values, that may be given several times."""
-
-    def __call__(
-        self, parser: object, namespace: argparse.Namespace, values: Any, option: object = None
-    ) -> None:
-        before = getattr(namespace, self.dest)
-        given = before if isinstance(before, tuple) and before is not self.default else ()
-        setattr(namespace, self.dest, (*given, *values))
 
 
 @dataclass(frozen=True)
@@ -277,7 +235,7 @@ def parse(argv: Sequence[str] | None) -> Config:
     for item in fields(Config):
         if "help" in item.metadata:
             names.append(item.name)
-            _add_flag(parser, item)
+            add_flag(parser, item)
     add_limit_flags(parser)
     # argparse leaves what is there already, so that what is still NOT_GIVEN was not given.
     everything = vars(parser.parse_args([]))
@@ -299,31 +257,6 @@ def parse(argv: Sequence[str] | None) -> Config:
     return _dry(config) if config.mode == DRY else config
 
 
-def _add_flag(parser: argparse.ArgumentParser, item: Field[Any]) -> None:
-    option, text = _option(item.name), item.metadata["help"]
-    if item.default is False:
-        parser.add_argument(option, action="store_true", help=f"{text} (default: off)")
-        return
-    if isinstance(item.default, tuple):
-        kind: Any = lambda text: tuple(part.strip() for part in text.split(","))  # noqa: E731
-        text += f", separated by commas (default: {','.join(item.default) or 'none'})"
-        parser.add_argument(option, type=kind, default=item.default, help=text, action=Repeated)
-        return
-    if item.metadata["kind"]:
-        kind = item.metadata["kind"]
-    else:
-        kind = type(item.default)
-        if item.default is None:
-            kind = next(k for k in (int, float, str) if k.__name__ in str(item.type))
-        if "(default" not in text:
-            text += f" (default: {'no limit' if item.default is None else item.default})"
-    parser.add_argument(option, type=kind, default=item.default, help=text)
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
 def _dry(config: Config) -> Config:
     """The dry run's own defaults: it repeats resample, and its programs need no long limit."""
     if "cpu_seconds" not in config.given:
@@ -336,55 +269,14 @@ def _dry(config: Config) -> Config:
 def mistake(config: Config) -> str | None:
     """What is wrong with the flags, if anything: everything that can be said without a look at
     the machine, so that nothing is spent before it is said."""
-    return _out_of_range(config) or _without_effect(config) or _at_odds(config)
-
-
-def _out_of_range(config: Config) -> str | None:
-    for item in fields(Config):
-        value, least, most = getattr(config, item.name), *map(item.metadata.get, ("least", "most"))
-        if value is None or (least is None and most is None):
-            continue
-        if least is not None and not value >= least:  # NaN, too
-            return f"{_option(item.name)} must be {least} or more"
-        if value == math.inf or (most is not None and value > most):
-            return f"{_option(item.name)} must be {most or 'a number'} or less"
-    return None
-
-
-# The judge's own flags, as `modes` of the others.
-JUDGE_MODES = {
-    **dict.fromkeys(
-        ("cpu_seconds", "wall_seconds", "memory_mb", "output_mb", "time_factor"),
-        (*SAMPLING, REGRADE),
-    ),
-    "sandbox": (*SAMPLING, REGRADE),
-    "judge_workers": (*SAMPLING, CALIBRATE, REGRADE),
-}
-
-
-def _without_effect(config: Config) -> str | None:
-    """A flag that would be ignored."""
-    modes = {**{item.name: item.metadata.get("modes") for item in fields(Config)}, **JUDGE_MODES}
-    for name in sorted(config.given):
-        allowed = modes.get(name)
-        if allowed is None or config.mode in allowed:
-            continue
-        if config.mode == DRY:
-            why = "a dry run makes no request"
-        else:
-            why = "what is saved was made with the settings of its run"
-        verdicts = name in JUDGE_MODES and name != "judge_workers"
-        way = " (--regrade judges by other ones)" if verdicts else ""
-        asked = "reuse --calibrate" if config.mode == CALIBRATE else config.mode
-        return f"{_option(name)} has no effect with --{asked}: {why}{way}"
-    return None
+    return out_of_range(config) or without_effect(config) or _at_odds(config)
 
 
 def _at_odds(config: Config) -> str | None:
     """Values that do not fit each other, or that no setting has."""
     for name in sorted(config.given):
         if getattr(config, name, None) in ("", ("",)):  # a shell's variable without a value
-            return f"{_option(name)} needs a value"
+            return f"{option_of(name)} needs a value"
     try:
         _ = config.folder
     except RuntimeError as error:  # a user without a home

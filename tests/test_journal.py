@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from data import Case, Task
-from journal import Journal, JournalError, check_folder
+from folder import JournalError, check_folder
+from journal import Journal
 from judge import CheckerFault, Failure, JudgeFault, Judgement
 from policy import Reply
 from regrade import regrade

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from journal import Journal, JournalError
+from folder import JournalError
+from journal import Journal
 from looks import check_looks, parts_of
 from settings import Config, parse, read_tasks
 

@@ -31,7 +31,7 @@ FLOORS = (
     {"spool"},
     {"formats"},
     {"sources"},
-    {"toy", "replies", "compare", "sandbox", "descriptors", "streams"}
+    {"toy", "replies", "compare", "sandbox", "descriptors", "flags", "folder", "streams"}
     | {"stats", "power", "sequential"},
 )
 
