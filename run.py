@@ -391,6 +391,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if config.mode in (CALIBRATE, REGRADE):
             asyncio.run(judge_again(config))
         elif config.mode == REUSE:
+            os.environ["HF_HUB_OFFLINE"] = "1"  # the page shows tasks that are here, or none
             with Journal.read(config.folder) as journal:
                 publish(journal, config)
                 export_rows(config, journal)

@@ -53,7 +53,9 @@ def imports(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module.partition(".")[0])
+            # urllib.parse only takes addresses apart; what opens them is urllib.request.
+            whole = node.module if node.module == "urllib.parse" else node.module.partition(".")[0]
+            found.add(whole)
     return found
 
 
