@@ -394,7 +394,8 @@ class _Worker:
             _print_error(error)
             self.reply(b"S", 0)
             os._exit(0)
-        thorough = may_print_at_its_end(source)
+        # What a function or a checker says, it has said before it ends.
+        thorough = command == drivers.PLAIN and may_print_at_its_end(source)
         if LINUX:  # what a case has no memory behind must not be freed when it ends
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.shared))
         del source
