@@ -18,6 +18,7 @@ from report.words import (
     tokens,
 )
 
+NEEDED = {"tasks_for_5_points": 5, "tasks_for_3_points": 3}
 COLOURS = {"more": PASS, "fewer": BAD}
 
 
@@ -40,7 +41,8 @@ def deltas(page: Page, results: Mapping[str, Any], details: bool) -> None:
         for arm, row in found.items()
         if several and row["against_mean"]
     ]
-    rows += [(arm, "one run", *_cells(row)) for arm, row in found.items()]
+    if details or not several:
+        rows += [(arm, "one run", *_cells(row)) for arm, row in found.items()]
     page.table(
         ("arm", "against", "tasks", "delta", "95% interval", "won", "lost", "p", "Holm p"), rows
     )
@@ -185,7 +187,7 @@ def budget(page: Page, results: Mapping[str, Any], details: bool) -> None:
     runs, samples = found["runs"], found["long_run"]["samples"][-1]
     page.text(
         f"{counted(runs, 'run')} of resample in a row, up to {samples} samples a task, as far as "
-        "the arm's spend goes, in tokens a task."
+        "the arm's spend goes, in tokens a task; tokens a rescue as a multiple of resample's."
     )
     page.table(
         ("arm", "spend", "rescued", "resample", "delta", "95% interval", "tokens a rescue"),
@@ -205,11 +207,8 @@ def budget(page: Page, results: Mapping[str, Any], details: bool) -> None:
     if not all(row["whole"] for row in rows.values()):
         page.text("* All that resample spent; the arm spent more. --noise-runs lets it go on.")
     luck = found["equal_arms_ratio"]
-    if any(row["tokens_per_rescue_ratio"] for row in rows.values()):
-        page.text(
-            "Tokens a rescue: as a multiple of resample's"
-            + (f"; of two equal arms one run in ten is {luck:.1f} times apart." if luck else ".")
-        )
+    if luck:
+        page.text(f"Of two equal arms one run in ten is {luck:.1f} times apart in tokens a rescue.")
     if details:
         _curves(page, found)
 
@@ -237,13 +236,13 @@ def power(page: Page, results: Mapping[str, Any], details: bool) -> None:
         return
     page.heading("What this many tasks can show (power 80%, two-sided 5%)")
     test = found["test"]
-    if test:
-        page.text(_power_of_test(found["n"], test))
-    if _needed(found):
-        page.text(
-            f"The published formula takes two arms as independent, at resample's "
-            f"{percent(found['base'])}." + _needed(found)
-        )
+    published = [
+        f"{found[name]:,} for +{gain}" for name, gain in NEEDED.items() if found[name] is not None
+    ]
+    text = _power_of_test(found["n"], test) if test else ""
+    if published:
+        text += f" (The published formula, for two independent arms: {listed(published)}.)"
+    page.text(text)
 
 
 def _power_of_test(n: int, test: Mapping[str, Any]) -> str:
@@ -267,7 +266,7 @@ def _power_of_test(n: int, test: Mapping[str, Any]) -> str:
 
 def _needed(found: Mapping[str, Any]) -> str:
     return "".join(
-        f" A gain of +{gain} needs {counted(found[f'tasks_for_{gain}_points'], 'task')}."
-        for gain in (5, 3)
-        if found[f"tasks_for_{gain}_points"] is not None
+        f" A gain of +{gain} needs {counted(found[name], 'task')}."
+        for name, gain in NEEDED.items()
+        if found[name] is not None
     )

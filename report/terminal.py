@@ -66,7 +66,7 @@ def render(
         section(page, results, details)
     if not details:
         page.lines.append("")
-        page.text("More with --details: contrasts between arms, rating bands, all versions.")
+        page.text("More with --details: single runs, contrasts, rating bands, fitness by round.")
     return "\n".join(page.lines)
 
 
@@ -237,11 +237,14 @@ def _union(page: Page, results: Mapping[str, Any], details: bool) -> None:
 
 def _fitness(page: Page, results: Mapping[str, Any], details: bool) -> None:
     fitness = results["fitness"]
-    page.heading(
-        "Fitness: the best share of visible cases passed, mean over tasks",
+    page.heading("Fitness: the best share of visible cases passed, mean over tasks")
+    ends = [f"{arm} {two(row['by_round'][-1])}" for arm, row in fitness["arms"].items()]
+    page.text(
         f"Base group {two(fitness['base_best'])}; floor, the share that the best constant answer "
-        f"passes, {two(fitness['floor'])}.",
+        f"passes, {two(fitness['floor'])}; at the end {', '.join(ends) or '-'}."
     )
+    if not details:
+        return
     shape = Shape.of(results["shape"])
     samples = [f"after {shape.group * (number + 1)}" for number in range(shape.rounds)]
     page.table(
@@ -298,6 +301,8 @@ def _cost(page: Page, results: Mapping[str, Any], details: bool) -> None:
         f"wall {duration(spent.get('wall_seconds'))}; summed over calls: sampling "
         f"{duration(spent['sample_seconds'])}, judging {duration(spent['judge_seconds'])} of CPU"
     )
+    if not details:
+        return
     page.text(
         f"{counted(copies['repeated_replies'], 'reply', 'replies')} repeat another of their group "
         f"of fresh prompts ({counted(copies['groups'], 'group')}, {copies['repetitive_groups']:,} "
