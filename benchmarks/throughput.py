@@ -4,8 +4,9 @@
 
 Two ways to the same rollouts, one after the other: the search as run.py runs it, and the simple
 way (6 tasks at a time, 8 requests each, a barrier a round, arms one after another). The ideal is
-the sum of the latencies / N: every slot busy from the first request to the last. Then 64 streams
-of 500 chunks at 50 chunks a second, for the CPU that the client needs to read them.
+the sum of the latencies / N: every slot busy from the first request to the last. Then 256 and 1,024
+replies of 500 tokens at once, whole and streamed, from a server that paces them: tokens a
+CPU-second of the client, and wall time over the time that the server takes.
 
 The judge is a stand-in that takes 20 ms and accepts nothing, so all rounds are sampled.
 """
@@ -29,6 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from data import Case, Task
+from descriptors import raise_limit
 from journal import Journal
 from judge import Judgement
 from policy import Sampling
@@ -40,6 +42,8 @@ SHAPE = Shape()
 ROOT = Path(__file__).resolve().parent.parent
 ARMS = ("resample", "solo", "ring", "star")
 TASKS_OF_THE_SIMPLE_WAY = 6
+TOKENS = 500
+STREAM = {"whole": "off", "streamed": "on"}
 
 
 class StandIn:
@@ -87,9 +91,9 @@ class Timing:
 
 
 @contextlib.contextmanager
-def server(*options: object) -> Iterator[str]:
+def server(*options: object, script: str = "tests/server.py") -> Iterator[str]:
     """A server process; its address."""
-    command = [sys.executable, str(ROOT / "tests" / "server.py"), *map(str, options)]
+    command = [sys.executable, str(ROOT / script), *map(str, options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -99,12 +103,21 @@ def server(*options: object) -> Iterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def endpoint(address: str, concurrency: int) -> AsyncIterator[Endpoint]:
+async def endpoint(
+    address: str, concurrency: int, *, stream: str = "auto", probe: bool = True
+) -> AsyncIterator[Endpoint]:
     opened = Endpoint(
-        f"{address}/v1", "key", "m", Sampling(), notify=print, concurrency=concurrency
+        [f"{address}/v1"],
+        ["key"],
+        "test-model",
+        Sampling(),
+        notify=print,
+        concurrency=concurrency,
+        stream=stream,
     )
     async with opened:
-        await opened.probe()
+        if probe:
+            await opened.probe()
         yield opened
 
 
@@ -153,23 +166,50 @@ async def timed(way: Any, options: argparse.Namespace) -> Timing:
             await way(policy, tasks)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         with urllib.request.urlopen(f"{address}/log") as response:
-            log = json.load(response)[1:]  # without the probe
+            log = [row for row in json.load(response) if "Statement" in row["user"]]
     rows = [{name: row[name] for name in ("at", "slot", "end")} for row in log]
     return Timing(rows, options.slots, wall, cpu)
 
 
-async def streams(count: int, tokens: int, rate: int) -> None:
-    """Print the CPU that reading `count` streams at once takes."""
-    messages = [{"role": "user", "content": "question"}]
-    with server("--tokens", tokens, "--latency", tokens / rate, "--sigma", 0) as address:
-        async with endpoint(address, count) as policy:
+async def replies(count: int, how: str, rate: int) -> None:
+    """Print what reading `count` replies at once costs the client, and how long it takes.
+
+    The replies begin together and each takes as long as `rate` tokens a second in all allow.
+    """
+    seconds = count * TOKENS / rate
+    messages = [{"role": "user", "content": "question " * 400}]
+    settings = ("--tokens", TOKENS, "--seconds", seconds)
+    with server(*settings, script="benchmarks/paced.py") as address:
+        async with endpoint(address, count, stream=STREAM[how], probe=False) as policy:
             wall, cpu = time.perf_counter(), time.process_time()
             await asyncio.gather(*(policy.sample(messages, seed) for seed in range(count)))
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     print(
-        f"{count} streams of {tokens} chunks at {rate} a second: {wall:.1f} s, client CPU "
-        f"{cpu / wall:.1%} of a core, {1000 * cpu / count:.0f} ms a reply"
+        f"{count:5} replies {how:<8} {wall:5.1f} s  wall / ideal {wall / seconds:5.2f}  client CPU "
+        f"{1000 * cpu / count:5.1f} ms a reply, {count * TOKENS / cpu:9,.0f} tokens a CPU-second",
+        flush=True,
     )
+
+
+async def served_alone(how: str) -> None:
+    """Print what the server of `replies` sends when it does not pace, and nothing parses it."""
+    body = b'{"stream":true}' if how == "streamed" else b"{}"
+    request = b"POST /v1/chat/completions HTTP/1.1\r\ncontent-length: %d\r\n\r\n%s"
+    end = b"0\r\n\r\n" if how == "streamed" else b"}}"
+
+    async def read(address: str) -> None:
+        port = int(address.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
+        for _ in range(20):
+            writer.write(request % (len(body), body))
+            await reader.readuntil(end)
+        writer.close()
+
+    with server("--tokens", TOKENS, "--seconds", 0, script="benchmarks/paced.py") as address:
+        wall = time.perf_counter()
+        await asyncio.gather(*(read(address) for _ in range(64)))
+        wall = time.perf_counter() - wall
+    print(f"the server alone, replies {how}: {64 * 20 * TOKENS / wall:,.0f} tokens a second")
 
 
 def main() -> None:
@@ -177,12 +217,19 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=16, help="tasks (default: 16)")
     parser.add_argument("--slots", type=int, default=64, help="slots N (default: 64)")
     parser.add_argument("--latency", type=float, default=1.0, help="median (default: 1 s)")
+    parser.add_argument("--rate", type=int, default=16_000, help="tokens a second of the server "
+                        "that paces 256 and 1,024 replies (default: 16000)")  # fmt: skip
     options = parser.parse_args()
     ran = {way.__name__: asyncio.run(timed(way, options)) for way in (ours, simple)}
     for name, timing in ran.items():
         print(timing.line(name))
     print(f"the simple way takes {ran['simple'].seconds / ran['ours'].seconds:.2f} x our time")
-    asyncio.run(streams(count=64, tokens=500, rate=50))
+    raise_limit(4096)
+    for how in STREAM:
+        asyncio.run(served_alone(how))
+    for count in (256, 1024):
+        for how in STREAM:
+            asyncio.run(replies(count, how, options.rate))
 
 
 if __name__ == "__main__":

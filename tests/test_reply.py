@@ -18,6 +18,7 @@ def fed(data: bytes, cuts: list[int]) -> tuple[list[bytes], bool]:
     for cut in [*cuts, len(data)]:
         found += events.feed(data[before:cut])
         before = cut
+    found += events.feed(b"\n\n")  # as at the end of a stream
     return found, events.done
 
 
