@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from audits import Audit
+from compare import several_answers
 from data import Task
 from folder import JournalError
 from journal import Journal
 from judge import CheckerFault, Judge
+from progress import bar, say
 from report.hill import compared
 from rows import rescues
 from settings import CALIBRATION_SIZE, Config, saved_tasks
@@ -76,6 +79,40 @@ async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
             journal.add_check("hidden", key.task, program, found.hidden_passed, found.hidden_total)
 
     await asyncio.gather(*map(one, chosen))
+
+
+async def audit(config: Config, journal: Journal, judge: Judge) -> None:
+    """Judge the programs that the data set knows, up to --audit right and wrong ones a task.
+
+    Each task is saved when all of its programs are judged, and not judged again later.
+    """
+    known = config.audit or 0
+    ids = [
+        task
+        for task in journal.facts
+        if task not in journal.left_out
+        and (task not in journal.audits or journal.audits[task].known < known)
+    ]
+    tasks = saved_tasks(config, journal, ids, known=known) if ids else {}
+    same = [tasks[task] for task in ids if _same(journal, tasks.get(task))]
+    room = asyncio.Semaphore(2 * judge.workers)
+    shown = bar(len(same), "tasks audited")
+
+    async def one(task: Task) -> None:
+        async with room:
+            with leaving_out(journal, task.id):
+                right, wrong = [
+                    tuple([(await judge.grade(program, task)).verdict for program in programs])
+                    for programs in (task.solutions, task.wrong_solutions)
+                ]
+                several = several_answers(task.statement)
+                journal.add_audit(task.id, Audit(known, several, right, wrong))
+        shown.update()
+
+    with shown:
+        await asyncio.gather(*map(one, same))
+    if len(same) < len(ids):
+        say(f"{len(ids) - len(same)} tasks could not be audited: they are gone, or changed")
 
 
 @contextmanager

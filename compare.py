@@ -206,6 +206,22 @@ def letters_in_any_case(statement: str) -> bool:
     return False
 
 
+_SEVERAL = re.compile(
+    r"\b(any of (them|these)\b|any (valid|correct|suitable|possible|such|optimal|appropriate|"
+    r"acceptable) |any (answer|solution)|(multiple|several|many|more than one) (\w+ )?"
+    r"(possible )?(answer|solution)|(print|output|find) any\b|in (any|arbitrary) order)",
+    re.IGNORECASE,
+)
+
+
+def several_answers(statement: str) -> bool:
+    """Whether a task's statement says that several answers are right.
+
+    It takes the usual words for it anywhere: this only counts tasks, and changes no verdict.
+    """
+    return bool(_SEVERAL.search(" ".join(statement.split())))
+
+
 def _paragraphs(statement: str) -> Iterator[tuple[str, bool]]:
     """Paragraphs, each as one line, and whether it stands under the heading "Output"."""
     lines: list[str] = []

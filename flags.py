@@ -12,9 +12,11 @@ from typing import Any
 # What a command line asks for: a run with an endpoint, one with written replies, or something
 # about a saved run: its report, its report with --calibrate, its programs judged again.
 RUN, DRY, REUSE, CALIBRATE, REGRADE = "run", "dry-run", "reuse", "calibrate", "regrade"
+AUDIT = "audit"  # of the tasks alone, without a policy
 SAMPLING = (RUN, DRY)
 SAVED = (REUSE, CALIBRATE, REGRADE)
-EVERYWHERE = (*SAMPLING, *SAVED)
+EVERYWHERE = (*SAMPLING, *SAVED, AUDIT)
+ON_TASKS = (RUN, AUDIT)  # and not the dry run, whose tasks are given
 
 
 def flag(
@@ -25,6 +27,7 @@ def flag(
     most: float | None = None,
     modes: tuple[str, ...] = SAMPLING,
     kind: Callable[[str], Any] | None = None,
+    bare: Any = None,
 ) -> Any:
     """A field of a dataclass that is a flag.
 
@@ -34,8 +37,9 @@ def flag(
         least, most: bounds of a number, both included.
         modes: where it has an effect; elsewhere it is refused, never ignored.
         kind: what makes the value of the text; None: the type does.
+        bare: its value where it is given without one; None: it needs one.
     """
-    bounds = {"least": least, "most": most, "modes": modes, "kind": kind}
+    bounds = {"least": least, "most": most, "modes": modes, "kind": kind, "bare": bare}
     return field(default=default, metadata={"help": text, **bounds})
 
 
@@ -84,7 +88,8 @@ def add_flag(parser: argparse.ArgumentParser, item: Field[Any]) -> None:
             kind = next(k for k in (int, float, str) if k.__name__ in str(item.type))
         if "(default" not in text:
             text += f" (default: {'no limit' if item.default is None else item.default})"
-    parser.add_argument(option, type=kind, default=item.default, help=text)
+    bare = {} if item.metadata["bare"] is None else {"nargs": "?", "const": item.metadata["bare"]}
+    parser.add_argument(option, type=kind, default=item.default, help=text, **bare)
 
 
 def option_of(name: str) -> str:
@@ -109,10 +114,10 @@ def out_of_range(config: Any) -> str | None:
 JUDGE_MODES = {
     **dict.fromkeys(
         ("cpu_seconds", "wall_seconds", "memory_mb", "output_mb", "time_factor"),
-        (*SAMPLING, REGRADE),
+        (*SAMPLING, REGRADE, AUDIT),
     ),
-    "sandbox": (*SAMPLING, REGRADE),
-    "judge_workers": (*SAMPLING, CALIBRATE, REGRADE),
+    "sandbox": (*SAMPLING, REGRADE, AUDIT),
+    "judge_workers": (*SAMPLING, CALIBRATE, REGRADE, AUDIT),
 }
 
 
@@ -125,10 +130,14 @@ def without_effect(config: Any) -> str | None:
             continue
         if config.mode == DRY:
             why = "a dry run makes no request"
+        elif config.mode == AUDIT:
+            why = "an audit alone samples nothing; give --base-url or --model for a run"
         else:
             why = "what is saved was made with the settings of its run"
         verdicts = name in JUDGE_MODES and name != "judge_workers"
         way = " (--regrade judges by other ones)" if verdicts else ""
-        asked = "reuse --calibrate" if config.mode == CALIBRATE else config.mode
+        asked = config.mode
+        if config.mode == CALIBRATE:
+            asked = "reuse --calibrate" if config.calibrate else "reuse --audit"
         return f"{option_of(name)} has no effect with --{asked}: {why}{way}"
     return None

@@ -20,9 +20,9 @@ Theory of operation:
 
 The lines, by their "kind": "header" (first, and only there), "sitting" (a process opened the
 journal), "load" (what was read and dropped), "task", "reply" (a rollout that waits for the judge),
-"rollout" (a judged one), "check", "served" (requests that each server answered in a sitting) and
-"look" (a report was made of more tasks than before). Of two lines about the same thing the later
-one counts.
+"rollout" (a judged one), "check", "audit" (the known programs of a task), "served" (requests that
+each server answered in a sitting) and "look" (a report was made of more tasks than before). Of two
+lines about the same thing the later one counts.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from agree import clip, other_settings, other_task
+from audits import Audit, audit_of
 from folder import NAME, JournalError, sync_folder, told, write_all
 from lines import DAMAGE, REPLY, ROLLOUT, as_read, encode, key_of, record_of, rollout_of
 from policy import Message
@@ -60,6 +61,7 @@ class Journal:
         records: (arm, task) -> (round, particle) -> Record, of the judged rollouts.
         facts: task id -> TaskFacts.
         checks: (kind, task, program_hash) -> (passed, total), numbers of cases.
+        audits: task id -> Audit, what its known programs came to.
         left_out: task id -> why nothing can be said of it: its checker gave no answer.
         load: what was read and dropped, as add_load got it last; None before.
         looks: the times that a report was made of more tasks than before: {"tasks": ids that were
@@ -81,6 +83,7 @@ class Journal:
         self.records: dict[tuple[str, str], dict[tuple[int, int], Record]] = {}
         self.facts: dict[str, TaskFacts] = {}
         self.checks: dict[tuple[str, str, int], tuple[int, int]] = {}
+        self.audits: dict[str, Audit] = {}
         self.left_out: dict[str, str] = {}
         self.load: dict[str, Any] | None = None
         self.looks: list[dict[str, Any]] = []
@@ -229,6 +232,10 @@ class Journal:
     def add_check(self, kind: str, task: str, program_hash: int, passed: int, total: int) -> None:
         """Save how many cases of some kind ("extra", "hidden") a program passed."""
         self._add("check", program=[kind, task, program_hash], cases=[passed, total])
+
+    def add_audit(self, task: str, audit: Audit) -> None:
+        """Save what the known programs of a task came to."""
+        self._add("audit", task=task, audit=audit._asdict())
 
     def leave_out(self, task_id: str, reason: str) -> None:
         """Save that nothing can be said of a task, and why."""
@@ -482,6 +489,8 @@ class Journal:
             check, task, program_hash = fields["program"]
             passed, total = fields["cases"]
             self.checks[check, task, program_hash] = passed, total
+        elif kind == "audit":
+            self.audits[fields["task"]] = audit_of(fields["audit"])
         elif kind == "left_out":
             self.left_out[fields["task"]] = fields["reason"]
         elif kind == "load":

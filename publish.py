@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import report
+from audits import sound_tasks
 from data import DataError
 from flags import SAVED
 from folder import JournalError
@@ -44,6 +45,7 @@ def results_of(
         records=journal.records,
         checks=journal.checks,
         left_out=journal.left_out,
+        audits=journal.audits,
         load={name: load.get(name) for name in LOAD},
         settings={
             "policy": "scripted" if config.dry_run else "endpoint",
@@ -115,7 +117,7 @@ def write_page(
         arms=[*arms, *(f"noise-{i + 1}" for i in range(noise_runs))],
         shape=Shape.of(journal.settings),
         seed=config.seed,
-        sound={},
+        sound=sound_tasks(journal.audits),
     )
     folder = journal.path.parent
     report.write_page(results, saved, folder, megabytes=asked.page_mb, finished=finished)

@@ -109,8 +109,8 @@ async def _judge_again(
 
     With `anew`, the program is taken from its reply again, as today's recipe does.
 
-    Of two lines about one rollout the one that counts is copied. Checks are not: they were counted
-    by the old judge, and are made again.
+    Of two lines about one rollout the one that counts is copied. Checks and audits are not: the old
+    judge made them, and they are made again.
     """
     pending: deque[bytes | asyncio.Task[bytes]] = deque()
     left_out: dict[str, str] = {}
@@ -141,7 +141,7 @@ async def _judge_again(
             if fields["kind"] in ("reply", "rollout"):
                 if journal.offset_of(key_of(fields)) == offset:
                     pending.append(asyncio.create_task(again(fields)))
-            elif fields["kind"] not in ("header", "check", "left_out"):
+            elif fields["kind"] not in ("header", "check", "audit", "left_out"):
                 pending.append(line)
             if len(pending) == REGRADE_WINDOW:
                 await write_oldest()

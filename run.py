@@ -37,12 +37,13 @@ from typing import TYPE_CHECKING, Any
 
 import report
 from agree import as_saved
-from checks import calibrate, judge_extra
+from audits import sound_tasks
+from checks import audit, calibrate, judge_extra
 from data import DataError, Loaded
 from descriptors import A_WORKER, SPARE, raise_limit
 from export import Export, write_exports
-from flags import CALIBRATE, REGRADE, REUSE
-from folder import JournalError, check_folder
+from flags import AUDIT, CALIBRATE, REGRADE, REUSE
+from folder import NAME, JournalError, check_folder
 from journal import Journal
 from judge import Judge, JudgeFault, SandboxError
 from looks import check_looks, look, parts_of
@@ -195,6 +196,8 @@ async def sample(config: Config, policy: Endpoint | ScriptedPolicy, loaded: Load
             loaded = replace(loaded, tasks=as_saved(loaded.tasks, journal.facts))
         begin(config, journal, loaded, prompts, environment(sandbox_line, policy.line))
         try:
+            if "sound" in config.band:
+                await audit(config, journal, judge)
             await search(config, journal, loaded, prompts, policy, judge)
             await finish(config, journal, judge, config)
         except BaseException as error:
@@ -264,6 +267,7 @@ async def search(
         progress.skip,
         left_out=dict(journal.left_out),
         on_left_out=journal.leave_out,
+        sound=sound_tasks(journal.audits),
     )
     page = asyncio.create_task(publish_so_far(config.folder, config, say))
     try:
@@ -307,9 +311,32 @@ async def judge_again(asked: Config) -> None:
         journal = stack.enter_context(Journal.open(config.folder, settings))
         if asked.regrade:
             calibrated = any(kind == "hidden" for kind, _, _ in journal.checks)
-            config = replace(config, calibrate=asked.calibrate or calibrated)
+            audited = max((found.known for found in journal.audits.values()), default=None)
+            config = replace(
+                config, calibrate=asked.calibrate or calibrated, audit=asked.audit or audited
+            )
             await regrade_all(config, journal, judge, sandbox_line)
         await finish(config, journal, judge, asked)
+
+
+async def audit_alone(config: Config, loaded: Loaded) -> None:
+    """The known programs of the tasks, judged and reported without a policy."""
+    prompts = Prompts(PROMPTS, no_comments=config.no_comments)
+    if (config.folder / NAME).exists() and not config.overwrite:
+        with Journal.read(config.folder) as saved:
+            if saved.settings["sampling"]:
+                raise JournalError(
+                    f"{saved.path} holds a run: to audit its tasks, give --reuse --audit --out "
+                    f"{shlex.quote(str(config.folder))}; or use --out for another folder"
+                )
+    async with contextlib.AsyncExitStack() as stack:
+        judge, sandbox_line = await open_judge(config, stack)
+        settings = shaping_settings(config, loaded, prompts, {})
+        journal = stack.enter_context(
+            Journal.open(config.folder, settings, overwrite=config.overwrite)
+        )
+        begin(config, journal, loaded, prompts, environment(sandbox_line, "none: an audit alone"))
+        await finish(config, journal, judge, config)
 
 
 async def regrade_all(config: Config, journal: Journal, judge: Judge, sandbox_line: str) -> None:
@@ -340,6 +367,8 @@ async def finish(config: Config, journal: Journal, judge: Judge, asked: Config) 
     await judge_extra(config, journal, judge)
     if config.calibrate:
         await calibrate(config, journal, judge)
+    if config.audit:
+        await audit(config, journal, judge)
     publish(journal, asked)
     export_rows(asked, journal)
 
@@ -376,6 +405,7 @@ def export_rows(asked: Config, journal: Journal) -> None:
         lambda: list(saved_tasks(config, journal, journal.facts).values()),
         asked.max_rows_per_task,
         asked.require_extra,
+        sound_tasks(journal.audits),
     )
     for kind, count in write_exports(export, asked.export).items():
         say(f"exported {count:,} rows: {kind}, in {journal.path.parent / 'export'}")
@@ -395,6 +425,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             with Journal.read(config.folder) as journal:
                 publish(journal, config)
                 export_rows(config, journal)
+        elif config.mode == AUDIT:
+            check_folder(config.folder, OUTPUTS)
+            loaded = read_tasks(config)
+            say(loaded.line)
+            asyncio.run(audit_alone(config, loaded))
         else:
             # What can be said at once is said before the tasks are downloaded.
             allow_descriptors(config)

@@ -41,6 +41,7 @@ OURS = {  # fields of a request that --extra-body does not set
     "model", "messages", "seed", "n", "stream", "stream_options", "temperature", "max_tokens",
     "max_completion_tokens",
 }  # fmt: skip
+AUDITED = 3  # known right programs, and wrong ones, of a task that --audit judges
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
@@ -57,22 +58,39 @@ class Config:
         None,
         "a file or a folder of files (parquet, JSON, JSON lines; see the README for the formats), "
         "hf:OWNER/NAME[@REVISION], or 'toy' (default: deepmind/code_contests from the hub)",
-        modes=(*SAMPLING, CALIBRATE, REGRADE),
+        modes=(*SAMPLING, CALIBRATE, REGRADE, AUDIT),
     )
     splits: tuple[str, ...] = flag(
-        ("test", "valid"), "splits of a data set on the hub", modes=(RUN,)
+        ("test", "valid"), "splits of a data set on the hub", modes=ON_TASKS
     )
     config: str | None = flag(
         None,
         "configuration of a data set on the hub that has several (default: none)",
-        modes=(RUN,),
+        modes=ON_TASKS,
     )
     visible: int = flag(
-        8, "visible cases, at most half of them, of tasks that do not say which", least=1, most=1000
+        8,
+        "visible cases, at most half of them, of tasks that do not say which",
+        least=1,
+        most=1000,
+        modes=(*SAMPLING, AUDIT),
     )
-    limit: int | None = flag(None, "only the first N tasks of a seeded shuffle", least=1)
-    band: str = flag(
-        "all-fail", f"which all-fail tasks the arms search: {', '.join(BANDS)}", modes=EVERYWHERE
+    limit: int | None = flag(
+        None, "only the first N tasks of a seeded shuffle", least=1, modes=(*SAMPLING, AUDIT)
+    )
+    band: tuple[str, ...] = flag(
+        ("all-fail",),
+        f"which all-fail tasks the arms search, those in each that is named: {', '.join(BANDS)}",
+        modes=EVERYWHERE,
+    )
+    audit: int | None = flag(
+        None,
+        f"judge up to N right and N wrong programs of a task that its data set knows; alone, "
+        f"without a policy, unless an endpoint is given (N: {AUDITED}; default: off)",
+        least=1,
+        most=1000,
+        modes=EVERYWHERE,
+        bare=AUDITED,
     )
     arms: tuple[str, ...] = flag(
         ("resample", "solo", "ring", "star"),
@@ -106,7 +124,11 @@ class Config:
         modes=EVERYWHERE,
     )
     seed: int = flag(
-        0, "the run's seed; every rollout's seed is derived from it", least=0, most=2**63 - 1
+        0,
+        "the run's seed; every rollout's seed is derived from it",
+        least=0,
+        most=2**63 - 1,
+        modes=(*SAMPLING, AUDIT),
     )
     base_url: tuple[str, ...] = flag(
         (DEFAULT_BASE_URL,),
@@ -189,7 +211,11 @@ class Config:
     page_mb: float = flag(
         25.0, "most megabytes of report.html", least=1, most=10_000, modes=EVERYWHERE
     )
-    overwrite: bool = flag(False, "start again though the folder holds a run (it is set aside)")
+    overwrite: bool = flag(
+        False,
+        "start again though the folder holds a run (it is set aside)",
+        modes=(*SAMPLING, AUDIT),
+    )
     limits: Limits = field(default_factory=Limits)
     sandbox: Sandbox = True
     judge_workers: int | None = None
@@ -205,8 +231,10 @@ class Config:
         if self.regrade:
             return REGRADE
         if self.reuse:
-            return CALIBRATE if self.calibrate else REUSE
-        return DRY if self.dry_run else RUN
+            return CALIBRATE if self.calibrate or self.audit else REUSE
+        if self.dry_run:
+            return DRY
+        return AUDIT if self.audit and not self.given & {"base_url", "model"} else RUN
 
     @property
     def saved(self) -> dict[str, Any]:
@@ -302,8 +330,10 @@ def _at_odds(config: Config) -> str | None:
         return "--noise-runs repeats the resample arm: add it to --arms"
     if config.stop_when_decided and config.looks < 2:
         return "--stop-when-decided stops at a look: add --looks"
-    if config.band not in BANDS:
-        return f"--band is one of {', '.join(BANDS)}"
+    if not config.band or not set(config.band) <= set(BANDS):
+        return f"--band takes some of {', '.join(BANDS)}"
+    if "sound" in config.band and config.mode in SAMPLING and not config.audit:
+        return "--band sound needs to know which tasks are: add --audit"
     try:
         for arm in config.arms:
             topology_of(arm, config.group)
@@ -344,7 +374,8 @@ def kind_of_source(source: str) -> str:
 
 def place_of(config: Config, loaded: Loaded) -> str | None:
     """--tasks for a later --regrade, from whatever folder that is started."""
-    return loaded.source if kind_of_source(loaded.source) == "files" else config.tasks
+    named = kind_of_source(loaded.source) == "files" or loaded.source.startswith("hf:")
+    return loaded.source if named else config.tasks
 
 
 def saved_config(journal: Journal, asked: Config) -> Config:
@@ -357,12 +388,12 @@ def saved_config(journal: Journal, asked: Config) -> Config:
     for name, value in saved.items():
         if isinstance(known[name].default, tuple):
             saved[name] = (value,) if isinstance(value, str) else tuple(value)
-    again = {"out", "reuse", "regrade", "calibrate", *REREAD.intersection(asked.given)}
+    again = {"out", "reuse", "regrade", "calibrate", "audit", *REREAD.intersection(asked.given)}
     return replace(Config(**saved), **{name: getattr(asked, name) for name in again})
 
 
 def read_tasks(
-    config: Config, *, ids: Collection[str] | None = None, extra: bool = False
+    config: Config, *, ids: Collection[str] | None = None, extra: bool = False, known: int = 0
 ) -> Loaded:
     """The run's tasks, or those with these ids."""
     limit = config.limit if ids is None else None
@@ -377,17 +408,24 @@ def read_tasks(
         ids=ids,
         extra=extra,
         visible=config.visible,
+        known=known,
     )
 
 
 def saved_tasks(
-    config: Config, journal: Journal, ids: Collection[str], *, extra: bool = False
+    config: Config,
+    journal: Journal,
+    ids: Collection[str],
+    *,
+    extra: bool = False,
+    known: int = 0,
 ) -> dict[str, Task]:
     """Tasks of a journal by their ids there, also from a file that was renamed since."""
-    found = {task.id: task for task in read_tasks(config, ids=ids, extra=extra).tasks}
+    loaded = read_tasks(config, ids=frozenset(ids), extra=extra, known=known)
+    found = {task.id: task for task in loaded.tasks}
     if len(found) < len(ids) and config.tasks not in (None, "toy"):
         everything = replace(config, limit=None)
         facts = {name: journal.facts[name] for name in ids if name not in found}
-        renamed = as_saved(read_tasks(everything, extra=extra).tasks, facts)
+        renamed = as_saved(read_tasks(everything, extra=extra, known=known).tasks, facts)
         found.update({task.id: task for task in renamed if task.id in facts})
     return found

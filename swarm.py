@@ -20,7 +20,7 @@ import math
 import random
 import re
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from data import Task
     from judge import Judge
 
-BANDS = ("all-fail", "near-miss", "above-floor")
+BANDS = ("all-fail", "near-miss", "above-floor", "sound")
 BASE, START = "base", "start"  # arms of a Key: the base group, and the round 0 that arms may share
 
 Topology = tuple[tuple[int, ...], ...]  # for each particle the particles whose bests it may see
@@ -334,18 +334,25 @@ def hash_messages(messages: Sequence[Message]) -> str:
     return hashlib.sha256(json.dumps(messages).encode()).hexdigest()[:16]
 
 
-def in_band(base: Iterable[Record], floor: int, band: str) -> bool:
-    """Whether the arms search a task, given its base records.
+def in_band(
+    base: Iterable[Record], floor: int, band: str | Collection[str], sound: bool | None = None
+) -> bool:
+    """Whether the arms search a task, given its base records: it is in all the bands named.
 
     all-fail: no base rollout is accepted. near-miss: besides, one passes a visible case.
     above-floor: besides, one passes more visible cases than the best constant answer (`floor`).
+    sound: besides, a solution of the data set is accepted (`sound`).
     """
+    bands = {band} if isinstance(band, str) else set(band)
+    if "sound" in bands and not sound:
+        return False
     passed = 0
     for record in base:
         if record.accepted:
             return False
         passed = max(passed, record.visible_passed)
-    return passed > {"all-fail": -1, "near-miss": 0, "above-floor": floor}[band]
+    least = {"all-fail": -1, "near-miss": 0, "above-floor": floor, "sound": -1}
+    return passed > max(least[name] for name in bands)
 
 
 def fenced(program: str) -> str:
@@ -548,6 +555,7 @@ class Swarm:
         left_out: task id -> why nothing can be said of it (its checker gives no answer). Such a
             task is sampled and judged no further; what is saved of it stays.
         on_left_out: called with the id and the reason of each task that is left out now.
+        sound: task id -> whether a known solution is accepted, for the band of that name.
     """
 
     policy: Policy
@@ -561,8 +569,11 @@ class Swarm:
     faults: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     on_left_out: Callable[[str, str], None] = lambda task, reason: None
+    sound: Mapping[str, bool] = field(default_factory=dict)
 
-    async def run(self, tasks: Sequence[Task], arms: Sequence[str], band: str) -> None:
+    async def run(
+        self, tasks: Sequence[Task], arms: Sequence[str], band: str | Collection[str]
+    ) -> None:
         """Base group, then all arms at once, of every task; raises the first thing that went
         wrong when everything in flight has ended."""
         room = asyncio.Semaphore(TASKS_AT_ONCE)
@@ -574,9 +585,9 @@ class Swarm:
 
         await every(one(task) for task in tasks)
 
-    async def _task(self, task: Task, arms: Sequence[str], band: str) -> None:
+    async def _task(self, task: Task, arms: Sequence[str], band: str | Collection[str]) -> None:
         base = await self._group(BASE, task)
-        if not in_band(base, task.floor, band):
+        if not in_band(base, task.floor, band, self.sound.get(task.id)):
             self.on_skip(self.shape.most_rollouts(len(arms)) - self.shape.group)
             return
         if self.shape.common_start and arms:

@@ -16,8 +16,10 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 import stats
+from audits import Audit, sound_tasks
 from data import RATING_BANDS, rating_band
 from power import Design, correlation, smallest_p
+from report.audit import audited
 from report.budget import equal_cost, plain_sampling
 from report.deltas import contrasts, controls_of, deltas, noise, round_0
 from report.hill import hill
@@ -44,13 +46,14 @@ def build(
     environment: Mapping[str, Any],
     arms: Sequence[str],
     noise_runs: int,
-    band: str,
+    band: str | Sequence[str],
     times: Mapping[str, Any],
     seed: int,
     rescued_rows: Sequence[Mapping[str, Any]] = (),
     left_out: Mapping[str, str] | None = None,
     looks: Sequence[Look] = (),
     margin: float | None = None,
+    audits: Mapping[str, Audit] | None = None,
 ) -> dict[str, Any]:
     """The results of a run, ready for json: no NaN, and null for what cannot be said.
 
@@ -60,7 +63,7 @@ def build(
         settings, environment: taken over as they are.
         arms: the arms in the order of the report; "resample" is what the others are compared to.
         noise_runs: number of repeats of resample, saved as the arms "noise-1", "noise-2", ...
-        band: which all-fail tasks the arms search, as swarm.in_band names it.
+        band: which all-fail tasks the arms search, as swarm.in_band names them.
         times: seconds and whatever else differs between two runs of the same rollouts.
         seed: of the bootstrap draws.
         rescued_rows: the rows of rescued.jsonl.
@@ -68,7 +71,9 @@ def build(
         looks: at the run so far, as journal.Journal holds them. With a plan for them only the
             tasks of the looks done count: what came in since is for the next.
         margin: a difference this small (0.05: 5 points) makes an arm equivalent to resample.
+        audits: task id -> what its known programs came to.
     """
+    band = (band,) if isinstance(band, str) else tuple(band)
     everything, left_out = (facts, records), left_out or {}
     facts = {task: found for task, found in facts.items() if task not in left_out}
     records = {place: found for place, found in records.items() if place[1] not in left_out}
@@ -77,13 +82,17 @@ def build(
     if plan > 1:
         seen = {task for look in looks for task in look["tasks"]}
         facts = {task: found for task, found in facts.items() if task in seen}
-    run = run_of(facts, records, runs, band, Shape.of(settings), seed)
+    sound = sound_tasks(audits or {})
+    run = run_of(facts, records, runs, band, Shape.of(settings), seed, sound)
     controls, unfinished = controls_of(run, arms, noise_runs)
     looked = planned(run, looks, plan, arms, controls) if plan > 1 else None
     passes = [sum(record.accepted for record in group) for group in run.base.values()]
     histogram = [passes.count(count) for count in range(run.shape.group + 1)]
     in_bands = {
-        name: sum(in_band(group, run.facts[task].floor, name) for task, group in run.base.items())
+        name: sum(
+            in_band(group, run.facts[task].floor, name, sound.get(task))
+            for task, group in run.base.items()
+        )
         for name in BANDS
     }
     total, judge_seconds = _total(*everything, runs)
@@ -105,7 +114,7 @@ def build(
         },
         "left_out": {"tasks": len(left_out), "reasons": dict(sorted(left_out.items()))},
         "base": _base(run, histogram),
-        "cohort": {"band": band, "tasks": len(run.cohort), "contests": contests},
+        "cohort": {"band": " and ".join(band), "tasks": len(run.cohort), "contests": contests},
         "arms": {arm: _arm(run, arm) for arm in arms},
         "deltas": deltas(run, arms, controls, margin=margin, looked=looked and looked["arms"]),
         "margin": margin,
@@ -117,6 +126,8 @@ def build(
         "plain_sampling": plain_sampling(run, controls),
         "union": _union(run, runs),
         "rating_bands": _rating_bands(run, arms),
+        "audit": audited(facts, audits or {}),
+        "sound": _sound(run, arms, controls, band, sound, margin) if audits else None,
         "fitness": _fitness(run, arms),
         "hill": hill(records, checks),
         "power": _power(run, arms, controls),
@@ -191,6 +202,29 @@ def _arm(run: Run, arm: str) -> dict[str, Any]:
         "cumulative": [sum(by_round[: number + 1]) for number in range(run.shape.rounds)],
         **summary,
         "tokens_per_rescue": share_of(tokens["total"], rescued) if tokens else None,
+    }
+
+
+def _sound(
+    run: Run,
+    arms: Sequence[str],
+    controls: Sequence[str],
+    band: Sequence[str],
+    sound: Mapping[str, bool],
+    margin: float | None,
+) -> dict[str, Any]:
+    """What is said of all searched tasks, of the sound ones alone."""
+    facts = {task: found for task, found in run.facts.items() if sound.get(task)}
+    runs = [*run.searches]
+    part = run_of(facts, run.records, runs, band, run.shape, run.seed, sound)
+    names = ("n", "rescued", "rate", "low", "high", "method", "wilson_low", "wilson_high")
+    return {
+        "tasks": len(part.base),
+        "all_fail": sum(in_band(group, 0, "all-fail") for group in part.base.values()),
+        "near_miss": sum(in_band(group, 0, "near-miss") for group in part.base.values()),
+        "cohort": len(part.cohort),
+        "arms": {arm: {n: _arm(part, arm)[n] for n in names} for arm in arms},
+        "deltas": deltas(part, arms, controls, margin=margin, looked=None),
     }
 
 
@@ -340,7 +374,7 @@ def _warnings(results: Mapping[str, Any], total: Tally) -> list[str]:
             f"Tasks left out because their checkers gave no answer: {len(reasons)} ({shown}"
             f"{'; ...' if len(reasons) > 3 else ''})."
         )
-    if incomplete["base"]:
+    if incomplete["base"] and total.samples:  # and not an audit alone
         found.append(f"Base groups that are not complete, left out: {incomplete['base']:,}.")
     if any(incomplete["searches"].values()):
         names = ", ".join(f"{arm} {n:,}" for arm, n in incomplete["searches"].items() if n)

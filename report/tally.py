@@ -204,9 +204,10 @@ def run_of(
     facts: Mapping[str, TaskFacts],
     records: Records,
     runs: Sequence[str],
-    band: str,
+    band: str | Collection[str],
     shape: Shape,
     seed: int,
+    sound: Mapping[str, bool] | None = None,
 ) -> Run:
     facts = dict(sorted(facts.items()))
     base = {}
@@ -214,7 +215,12 @@ def run_of(
         group = records.get(("base", task), {})
         if len(group) == shape.group:
             base[task] = [record for _, record in sorted(group.items())]
-    cohort = [task for task, group in base.items() if in_band(group, facts[task].floor, band)]
+    known = sound or {}
+    cohort = [
+        task
+        for task, group in base.items()
+        if in_band(group, facts[task].floor, band, known.get(task))
+    ]
     searches: dict[str, dict[str, Search]] = {}
     for arm in runs:
         found = {}

@@ -5,10 +5,10 @@ By itself it shows what decides; with the details also what is secondary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from report import answers
+from report import answers, audit
 from report.layout import BAD, BOLD, Page
 from report.tally import share_of
 from report.words import (
@@ -44,12 +44,15 @@ def render(
     if results["scripted"]:
         page.text("SCRIPTED POLICY: its replies are written; the numbers mean nothing.", BAD, "")
     group = results["shape"]["group"]
+    alone = results["audit"] and not results["cost"]["calls"]  # without a policy
     title = f"Does a swarm rescue the tasks that the policy fails {group} times of {group}?"
+    if alone:
+        title = "Which tasks can be rescued at all?"
     page.text(title, BOLD, "")
     again = answers.looked_too_often(results)
     for warning in [*results["warnings"], *([again] if again else [])]:
         page.text(warning, BAD, "! ")
-    for section in (
+    sections: tuple[Callable[[Page, Mapping[str, Any], bool], None], ...] = (
         _setup,
         _base,
         _arms,
@@ -59,10 +62,14 @@ def render(
         answers.budget,
         _union,
         _fitness,
+        audit.show,
         _hill,
         answers.power,
         _cost,
-    ):
+    )
+    if alone:
+        sections = (_setup, audit.show)
+    for section in sections:
         section(page, results, details)
     if not details:
         page.lines.append("")
@@ -85,9 +92,10 @@ def _setup(page: Page, results: Mapping[str, Any], details: bool) -> None:
             page.text(
                 f"{load['time_limits']:,} give a time limit of their own ({own})", mark=" " * 12
             )
-    names = ("temperature", "max_tokens", "thinking", "no_comments", "band", "seed")
+    names = ("temperature", "max_tokens", "thinking", "no_comments", "seed")
     model = settings.get("model") or settings.get("sampling", {}).get("model", "-")
     shown = [f"model {model}", *(f"{name} {settings.get(name, '-')}" for name in names)]
+    shown.append(f"band {results['cohort']['band']}")
     page.text(", ".join(shown), mark="  settings  ")
     for name in ("endpoint", "sandbox"):
         line = str(environment.get(name, "-")).removeprefix(name).lstrip(": ")

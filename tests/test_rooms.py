@@ -22,7 +22,7 @@ FLOORS = (
     {"export"},
     {"rows"},
     {"report", "journal"},
-    {"agree", "lines"},
+    {"agree", "audits", "lines"},
     {"swarm"},
     {"judge", "policy"},
     {"checkers"},
