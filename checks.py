@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -14,7 +14,6 @@ from data import Task
 from folder import JournalError
 from journal import Journal
 from judge import CheckerFault, Judge
-from progress import bar, say
 from report.hill import compared
 from rows import rescues
 from settings import CALIBRATION_SIZE, Config, saved_tasks
@@ -81,22 +80,29 @@ async def calibrate(config: Config, journal: Journal, judge: Judge) -> None:
     await asyncio.gather(*map(one, chosen))
 
 
-async def audit(config: Config, journal: Journal, judge: Judge) -> None:
-    """Judge the programs that the data set knows, up to --audit right and wrong ones a task.
-
-    Each task is saved when all of its programs are judged, and not judged again later.
-    """
-    known = config.audit or 0
-    ids = [
+def not_audited(journal: Journal, known: int) -> list[str]:
+    """The tasks of which `known` right and wrong programs are still to be judged."""
+    return [
         task
         for task in journal.facts
         if task not in journal.left_out
         and (task not in journal.audits or journal.audits[task].known < known)
     ]
+
+
+async def audit(
+    config: Config, journal: Journal, judge: Judge, progress: Callable[[], object] = int
+) -> None:
+    """Judge the programs that the data set knows, up to --audit right and wrong ones a task.
+
+    Each task is saved when all of its programs are judged, and not judged again later. A task that
+    is not among the run's tasks any more is left out. `progress` is called after each.
+    """
+    known = config.audit or 0
+    ids = not_audited(journal, known)
     tasks = saved_tasks(config, journal, ids, known=known) if ids else {}
     same = [tasks[task] for task in ids if _same(journal, tasks.get(task))]
     room = asyncio.Semaphore(2 * judge.workers)
-    shown = bar(len(same), "tasks audited")
 
     async def one(task: Task) -> None:
         async with room:
@@ -107,12 +113,9 @@ async def audit(config: Config, journal: Journal, judge: Judge) -> None:
                 ]
                 several = several_answers(task.statement)
                 journal.add_audit(task.id, Audit(known, several, right, wrong))
-        shown.update()
+        progress()
 
-    with shown:
-        await asyncio.gather(*map(one, same))
-    if len(same) < len(ids):
-        say(f"{len(ids) - len(same)} tasks could not be audited: they are gone, or changed")
+    await asyncio.gather(*map(one, same))
 
 
 @contextmanager

@@ -79,14 +79,16 @@ def publish(journal: Journal, asked: Config) -> None:
     try:
         report.write(results, results_path)
         report.write_lines(rows, rows_path)
-        write_page(journal, asked, results)
+        if journal.records:  # an audit alone has nothing to page through
+            write_page(journal, asked, results)
     except report.ReportError as error:
         problem = error  # the report is worth more than its files: it is shown all the same
     width = min(max(shutil.get_terminal_size((WIDTHS[1], 24)).columns, WIDTHS[0]), WIDTHS[1])
     colour = sys.stdout is not None and report.wants_colour(sys.stdout)
     text = report.render(results, colour=colour, width=width, details=asked.details)
     if not problem:
-        text += f"\n\nFiles: {results_path}, {rows_path}, {journal.path}\nPage: {page_path}"
+        text += f"\n\nFiles: {results_path}, {rows_path}, {journal.path}"
+        text += f"\nPage: {page_path}" if journal.records else ""
     try:
         show(text)
     except OSError as error:

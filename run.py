@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Any
 import report
 from agree import as_saved
 from audits import sound_tasks
-from checks import audit, calibrate, judge_extra
+from checks import audit, calibrate, judge_extra, not_audited
 from data import DataError, Loaded
 from descriptors import A_WORKER, SPARE, raise_limit
 from export import Export, write_exports
@@ -197,7 +197,7 @@ async def sample(config: Config, policy: Endpoint | ScriptedPolicy, loaded: Load
         begin(config, journal, loaded, prompts, environment(sandbox_line, policy.line))
         try:
             if "sound" in config.band:
-                await audit(config, journal, judge)
+                await audit_all(config, journal, judge)
             await search(config, journal, loaded, prompts, policy, judge)
             await finish(config, journal, judge, config)
         except BaseException as error:
@@ -319,6 +319,15 @@ async def judge_again(asked: Config) -> None:
         await finish(config, journal, judge, asked)
 
 
+async def audit_all(config: Config, journal: Journal, judge: Judge) -> None:
+    """The known programs of all tasks, with a bar; what is left without them is told."""
+    known = config.audit or 0
+    with bar(len(not_audited(journal, known)), "tasks audited") as shown:
+        await audit(config, journal, judge, shown.update)
+    if left := len(not_audited(journal, known)):
+        say(f"{left} tasks could not be audited: they are gone from {config.tasks}, or changed")
+
+
 async def audit_alone(config: Config, loaded: Loaded) -> None:
     """The known programs of the tasks, judged and reported without a policy."""
     prompts = Prompts(PROMPTS, no_comments=config.no_comments)
@@ -368,7 +377,7 @@ async def finish(config: Config, journal: Journal, judge: Judge, asked: Config) 
     if config.calibrate:
         await calibrate(config, journal, judge)
     if config.audit:
-        await audit(config, journal, judge)
+        await audit_all(config, journal, judge)
     publish(journal, asked)
     export_rows(asked, journal)
 
