@@ -13,9 +13,11 @@ from agree import as_saved
 from data import SPLITS, Loaded, Task, load_tasks
 from export import KINDS
 from flags import (
+    AUDIT,
     CALIBRATE,
     DRY,
     EVERYWHERE,
+    ON_TASKS,
     REGRADE,
     REUSE,
     RUN,

@@ -13,8 +13,9 @@ import pytest
 
 from audits import Audit, audit_of, sound_tasks
 from compare import several_answers
+from flags import AUDIT, CALIBRATE, RUN
 from report.audit import audited
-from settings import AUDIT, CALIBRATE, RUN, parse
+from settings import parse
 from swarm import Key, Record, TaskFacts, in_band
 
 ROOT = Path(__file__).resolve().parent.parent
