@@ -813,3 +813,16 @@ def test_regrade_needs_the_same_tasks(tmp_path):
             asyncio.run(regrade(journal, ByText(), {}, SETTINGS))
         with pytest.raises(JournalError, match="its cases changed"):
             asyncio.run(regrade(journal, ByText(), other, SETTINGS))
+
+
+def test_what_each_server_answered_is_summed_over_the_sittings(tmp_path):
+    for served in (
+        {"http://a/v1": 3, "http://b/v1": 0},
+        {},
+        {"http://a/v1": 0},
+        {"http://b/v1": 2},
+    ):
+        with Journal.open(tmp_path, {}) as journal:
+            journal.add_served(served)
+    with Journal.read(tmp_path) as journal:
+        assert journal.served == {"http://a/v1": 3, "http://b/v1": 2}

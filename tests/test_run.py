@@ -369,3 +369,37 @@ def test_small_amounts_of_tokens_are_not_rounded_away():
 def test_the_commit_is_read_from_the_checkout():
     git = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=ROOT)
     assert git_commit() == (git.stdout.strip() if git.returncode == 0 else None)
+
+
+def test_the_way_on_shows_no_password(monkeypatch):
+    argv = ["python", "run.py", "--base-url=http://u:secret@h/v1", "--base-url", "http://t@i/v1"]
+    monkeypatch.setattr(sys, "orig_argv", argv)
+    shown = to_go_on(parse(argv[2:]), KeyboardInterrupt(), 1)
+    assert shown == "python run.py --base-url=http://h/v1 --base-url http://i/v1"
+
+
+def test_addresses_are_given_by_commas_or_one_by_one_and_saved_without_passwords():
+    given = ["--base-url", "http://a/v1,http://u:secret@b/v1", "--base-url", "http://c/v1"]
+    config = parse(given)
+    assert config.base_url == ("http://a/v1", "http://u:secret@b/v1", "http://c/v1")
+    assert config.saved["base_url"] == ["http://a/v1", "http://b/v1", "http://c/v1"]
+    assert parse([]).base_url == (DEFAULT_BASE_URL,)
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--extra-body", "[1]"],
+        ["--extra-body", "{bad"],
+        ["--extra-body", '{"top_p": NaN}'],
+        ["--extra-body", '{"seed": 1}'],
+        ["--extra-body", '{"max_completion_tokens": 1}'],
+        ["--stream", "maybe"],
+        ["--read-timeout", "0"],
+        ["--sample-timeout", "inf"],
+    ],
+)
+def test_a_mistake_in_the_flags_of_the_client_is_refused(argv, capsys):
+    with pytest.raises(SystemExit):
+        parse(argv)
+    assert argv[0] in capsys.readouterr().err.splitlines()[-1]

@@ -19,6 +19,7 @@ from server import (
 
 from policy import EndpointRefused, Reply, Sampling
 from policy.endpoint import Endpoint
+from policy.key import DEFAULT_BASE_URL
 from policy.server import _certificates, checked, proxy_for
 
 ROOT = Path(__file__).parent.parent
@@ -168,6 +169,14 @@ def test_a_usage_option_refused_in_the_middle_of_a_run_is_left_out():
             else GOOD  # fmt: skip
 
     assert run(script, one, stream="auto", long_seconds=0.0).text == "a good reply"
+
+
+def test_the_hosted_endpoint_is_streamed_from_the_start():
+    """It answers 303 after 150 seconds of silence."""
+    for urls, how in (([DEFAULT_BASE_URL], "streamed"), (["http://localhost/v1"], "whole")):
+        endpoint = Endpoint(urls, ["k"], "m", Sampling(), notify=[].append)
+        assert f"replies {how}" in endpoint.line
+        asyncio.run(endpoint.__aexit__())
 
 
 # --- a request that fails in an odd way again and again ---------------------------------------
