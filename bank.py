@@ -87,10 +87,18 @@ def _faulty_row(given: dict[str, Any], fault: JudgeFault | CheckerFault) -> dict
 
 @contextlib.contextmanager
 def _output(path: Path | None) -> Iterator[IO[str]]:
-    """The terminal, or a file that takes its place when it is whole."""
+    """The terminal, or a file that takes its place when it is whole.
+
+    A device or a pipe is written to: it must not be replaced.
+    """
     if path is None:
         yield sys.stdout
         return
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as out:
+            yield out
+        return
+    path = path.resolve()  # of a link, the file behind it
     part = path.with_name(f".{path.name}.part")
     try:
         with part.open("w", encoding="utf-8") as out:
@@ -154,7 +162,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         if args.out and args.out.exists():
-            for source in (args.programs, Path(args.tasks)):
+            tasks = Path(args.tasks)
+            inside = tasks.rglob("*") if tasks.is_dir() else ()  # a folder's files are read, too
+            for source in (args.programs, tasks, *inside):
                 if source.exists() and args.out.samefile(source):
                     raise RowError(f"--out {args.out} is what is read: give another file")
         if args.out and (args.out.is_dir() or not args.out.absolute().parent.is_dir()):

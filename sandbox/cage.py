@@ -20,6 +20,7 @@ from sandbox.seccomp import ARCHITECTURES, EPERM, PR_SET_PDEATHSIG, case_filter,
 
 TICK_SECONDS = 0.1  # how often a process that is waited for is looked at
 OPEN_FILES = 64
+THREAD_STACK_BYTES = 8 << 20  # of a thread whose program asks for no other, as is usual
 STACK_BYTES = 256 << 20  # soft limit of the main thread's stack: contests give what memory allows
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -49,6 +50,11 @@ def limit(memory: int, output: int) -> None:
     ):
         set_limit(kind, most)
     set_limit(resource.RLIMIT_STACK, STACK_BYTES, for_good=False)
+    if hasattr(libc, "pthread_setattr_default_np"):  # glibc: else as much as `ulimit -s` was
+        attributes = ctypes.create_string_buffer(256)  # a pthread_attr_t has 56 or 64 bytes
+        libc.pthread_attr_init(attributes)
+        libc.pthread_attr_setstacksize(attributes, ctypes.c_size_t(THREAD_STACK_BYTES))
+        libc.pthread_setattr_default_np(attributes)
 
 
 def set_limit(kind: int, most: int, for_good: bool = True) -> None:

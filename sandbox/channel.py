@@ -176,6 +176,8 @@ class Worker:
         written = os.pwrite(given, stdin, 0)
         while written < len(stdin):  # the kernel writes at most 2 GiB at once
             written += os.pwrite(given, memoryview(stdin)[written:], written)
+        for file in self.files:
+            os.set_blocking(file, True)  # the only flag that a case can change for later ones
         for file in printed:
             os.lseek(file, 0, os.SEEK_SET)
             os.ftruncate(file, 0)

@@ -54,7 +54,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import CodeType, ModuleType
 from typing import Any, NoReturn
@@ -90,30 +90,20 @@ MAX_THREADS = 256
 PRELOAD = ("collections", "functools", "itertools", "math", "operator", "re", "string", "typing")
 OUR_FRAMES = 6  # below the frame of a program's first line
 COMPILING_FRAMES = 1  # one is not there yet when it is compiled
-# Imported in the program process when the program names them, so that its cases need not. Some
-# load shared libraries from outside of Python's own folders, which no case may read.
-PRELOAD_IF_NAMED = (
-    b"array ast base64 binascii bisect bz2 calendar cmath copy csv ctypes dataclasses datetime "
-    b"decimal fractions hashlib heapq inspect json lzma numbers pickle pprint queue random secrets "
-    b"statistics struct textwrap threading timeit traceback unicodedata uuid zlib"
-).split()
-# Modules whose libraries lie outside of Python's own folders too, by the words that lead to them.
-LIBRARIES = {
-    b"zip": ("zlib", "bz2", "lzma"),  # gzip, zipfile, the zip codec; zip() as well, at little cost
-    **dict.fromkeys((b"tarfile", b"shutil"), ("zlib", "bz2", "lzma")),
-    **dict.fromkeys(
-        (b"cgi", b"imaplib", b"mailbox", b"nntplib", b"plistlib", b"smtp", b"import uu"), ("zlib",)
-    ),
-    b"sqlite3": ("sqlite3",),
-    b"ssl": ("ssl",),
-    b"hmac": ("hashlib",),
-    b"crypt": ("crypt",),
+# What a program imports is imported in its program process, so that its cases need not. Some of it
+# loads shared libraries from outside of Python's own folders, which no case may read.
+_IMPORTED = re.compile(
+    rb"""\bfrom[ \t]+([\w.]+)[ \t]+import\b[ \t]*\(?([\w., \t\r\n\\]*)"""
+    rb"""|\bimport[ \t]+([\w., \t]+)|\b(?:__import__|import_module)\(\s*['"]([\w.]+)"""
+)
+# Modules that do more than to define something when they are imported.
+NOT_PRELOADED = {"__main__", "antigravity", "idlelib", "site", "test", "this", "turtledemo"}
+# What these import only when they are used, where that loads such a library.
+LATER = {
+    b"codecs": ("zlib", "bz2", "binascii"),
     b"dbm": ("dbm.gnu", "dbm.ndbm"),
-    b"curses": ("curses", "curses.panel"),
-    b"readline": ("readline",),
-    b"import nis": ("nis",),
-    b"asyncio": ("asyncio", "ssl"),
-    b"multiprocessing": ("multiprocessing.pool", "multiprocessing.dummy"),
+    b"shelve": ("dbm.gnu", "dbm.ndbm"),
+    b"tarfile": ("gzip", "bz2", "lzma"),
 }
 
 
@@ -143,6 +133,7 @@ def main() -> None:
         errors="backslashreplace",
         line_buffering=True,
     )
+    sys.stderr.mode = "w"  # type: ignore[misc]  # as an interpreter's own has
     cage = Cage(layers) if layers else None
     worker = _Worker(sock, cpu_seconds, wall_seconds, cage)
     warm_up()
@@ -157,8 +148,8 @@ def main() -> None:
     os._exit(0)
 
 
-def preload(names: Iterable[str]) -> None:
-    """Import modules without what they want done after each fork.
+def preload(names: Iterable[str], parts: Sequence[str] = ()) -> None:
+    """Import modules, with `parts` of them, but without what they want done after each fork.
 
     threading would visit its locks, which nobody holds here, and random would seed itself anew:
     that would double the cost of a fork, and no program would run twice with the same numbers.
@@ -166,24 +157,33 @@ def preload(names: Iterable[str]) -> None:
     register, os.register_at_fork = os.register_at_fork, lambda **_: None
     try:
         for name in names:
-            with contextlib.suppress(ImportError):  # an interpreter built without that library
-                __import__(name)
+            with contextlib.suppress(Exception):  # not on this system, or not in this interpreter
+                __import__(name, fromlist=parts)
     finally:
         os.register_at_fork = register
     if "random" in sys.modules:
         sys.modules["random"].seed(0)
 
 
+def imports(source: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Modules of the standard library that a program imports, with what it takes from each."""
+    for package, taken, *modules in dict.fromkeys(_IMPORTED.findall(source)):
+        parts = set(re.findall(r"\w+", taken.decode(errors="replace"))) - NOT_PRELOADED
+        for words in map(str.split, b",".join((package, *modules)).decode().split(",")):
+            names = words[0].split(".") if words else [""]  # of `a.b as c` the first word
+            if names[0] in sys.stdlib_module_names and NOT_PRELOADED.isdisjoint(names):
+                yield words[0], sorted(parts)
+
+
 def preload_named(source: bytes) -> None:
-    """Import what a program names and no case could import, or only at a cost for each."""
-    names = [name.decode() for name in PRELOAD_IF_NAMED if name in source]
-    for word, modules in LIBRARIES.items():
-        names += modules if word in source else ()
-    if names:
-        preload(names)
+    """Import what a program imports, and what that will import when it is used."""
+    for name, parts in imports(source):
+        preload((name,), parts)
+    for word, names in LATER.items():
+        if word in source:
+            preload(names)
     if b"multiprocessing" in source:
-        with contextlib.suppress(ImportError):
-            locks_of_threads()
+        locks_of_threads()
 
 
 def locks_of_threads() -> None:
@@ -377,7 +377,8 @@ class _Worker:
                 source, _, function = source.rpartition(b"\0")
                 preload(("json", *drivers.GIVEN, *drivers.GIVEN_NAMES))
                 drivers.give_names(self.namespace)
-            preload_named(source)
+            with contextlib.suppress(Exception):  # a source too long for it: the case will say so
+                preload_named(source)
             # A net under watch(), which is finer. Each process counts from zero.
             set_limit(resource.RLIMIT_CPU, math.ceil(self.cpu_seconds) + 1)
             if self.cage:
@@ -435,7 +436,7 @@ class _Worker:
                     leave(1)
                 closerange(3, end)
                 status = _run(code, namespace)
-                if thorough or sys.stdout is not sys.__stdout__:
+                if thorough or getattr(sys, "stdout", None) is not sys.__dict__.get("__stdout__"):
                     gc.unfreeze()  # what the collector does not see is never finalized
                     raise SystemExit(status)  # through all frames: the interpreter ends as usual
                 leave(_finish(status))
@@ -448,11 +449,11 @@ class _Worker:
 
 
 # What a program must hold for its end to print more than sys.stdout's buffer: file objects that
-# nobody closed, finalizers, generators and coroutines that wait within `finally` or `with`, the
-# buffers of the C library; and what can hide one of these.
+# nobody closed, finalizers, generators and coroutines that wait within `try` or `with`, the buffers
+# of the C library; and what can hide one of these.
 _PRINTS_AT_END = re.compile(
-    rb"open|riter|rapper|Buffered|__del__|await|finalize|weakref|Handler|ctypes|exec|eval"
-    rb"|import_module|__import__"
+    rb"open|riter|rapper|Buffered|File|__del__|async|await|finalize|weakref|Handler|types|exec|eval"
+    rb"|import_module|__import__|__class__|setattr|type\(\s*sys"
 )
 
 
@@ -461,8 +462,9 @@ def may_print_at_its_end(source: bytes) -> bool:
 
     Wrong only in that direction: a program that needs none is then merely slower.
     """
-    pending = b"yield" in source and (b"finally" in source or b"with" in source)
-    return pending or _PRINTS_AT_END.search(source) is not None
+    pending = b"yield" in source and (b"try" in source or b"with" in source)
+    streams = b"class" in source and b"IO" in source  # an end of a subclass of IOBase closes it
+    return pending or streams or _PRINTS_AT_END.search(source) is not None
 
 
 def _run(code: CodeType, namespace: dict[str, Any]) -> int:
@@ -482,13 +484,14 @@ def _run(code: CodeType, namespace: dict[str, Any]) -> int:
 
 def _finish(status: int) -> int:
     """What an interpreter does at its end that a plain program can see; return the exit status."""
-    if _thread._count():
+    if _thread._count() and "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
     except BaseException as error:
-        if sys.stdout is not None and not getattr(sys.stdout, "closed", False):
+        out = getattr(sys, "stdout", None)
+        if out is not None and not getattr(out, "closed", False):
             _print_error(error)
             return status or 120
     return status

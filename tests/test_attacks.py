@@ -1443,6 +1443,15 @@ flags = fcntl.fcntl(1, fcntl.F_GETFL)
 if T: fcntl.fcntl(1, fcntl.F_SETFL, flags | os.O_APPEND | os.O_NONBLOCK)
 else: print('dirty' if flags & (os.O_APPEND | os.O_NONBLOCK) else '')
 """,
+    "a descriptor that does not block": """
+print('dirty' if not all(map(os.get_blocking, range(3))) else '')
+for fd in range(3): os.set_blocking(fd, False)
+""",
+    "a duplicate that does not block": """
+import fcntl
+print('dirty' if not os.get_blocking(1) else '')
+fcntl.ioctl(os.dup(1), 0x5421, struct.pack('i', 1))
+""",
     "seals": """
 import fcntl
 if T:

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,44 @@ def test_what_is_read_is_never_written(tmp_path, name):
     assert done.returncode == 1
     assert f"error: --out {Path(name)} is what is read" in done.stderr
     assert source.read_text() == before
+
+
+def test_no_file_of_a_folder_of_tasks_is_written(tmp_path):
+    """Nothing of it is a task: were --out not refused first, that would be the error."""
+    source = write(tmp_path / "bank.jsonl", *ROWS)
+    file = tmp_path / "tasks" / "deep" / "a.parquet"
+    file.parent.mkdir(parents=True)
+    file.write_text("tasks")
+    done = judge(source, "--tasks", tmp_path / "tasks", "--out", file)
+    assert done.returncode == 1
+    assert "is what is read" in done.stderr
+    assert file.read_text() == "tasks"
+
+
+def test_a_link_stays_a_link(tmp_path, old):
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(old)
+    done = judge(write(tmp_path / "bank.jsonl", *ROWS), "--tasks", "toy", "--out", link)
+    assert done.returncode == 0, done.stderr
+    assert link.is_symlink()
+    assert len(old.read_text().splitlines()) == 2
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
+    """As /dev/stdout and /dev/null are: root could replace them."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[str] = []
+    reader = threading.Thread(
+        target=lambda: read.extend(pipe.read_text().splitlines()), daemon=True
+    )
+    reader.start()
+    done = judge(write(tmp_path / "bank.jsonl", *ROWS), "--tasks", "toy", "--out", pipe)
+    if not pipe.is_fifo():
+        pytest.fail("the pipe was replaced")  # and the reader waits for ever
+    reader.join()
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["verdict"] for line in read] == ["wrong answer", "no program"]
 
 
 @pytest.mark.parametrize(
