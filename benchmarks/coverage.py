@@ -54,16 +54,28 @@ def spread() -> float:
 
 
 class World:
-    """Draws the chances of n tasks, with their contests or independent of each other."""
+    """Draws the chances of n tasks, with their contests or independent of each other.
+
+    alike: all tasks have the same chance, the rate.
+    """
 
     def __init__(
-        self, generator: np.random.Generator, contests: bool, n: int = N, rate: float = RATE
+        self,
+        generator: np.random.Generator,
+        contests: bool,
+        n: int = N,
+        rate: float = RATE,
+        *,
+        alike: bool = False,
     ) -> None:
+        self.alike = alike
         self.generator, self.contests, self.n, self.rate = generator, contests, n, rate
         self.total = spread()
 
     def chances(self) -> tuple[Floats, Labels]:
         rate = self.rate
+        if self.alike:
+            return np.full(self.n, rate), None
         if not self.contests:
             return self.generator.beta(rate * self.total, (1 - rate) * self.total, self.n), None
         sizes = 1 + self.generator.binomial(8, 0.45, self.n)
@@ -215,13 +227,13 @@ def called(deltas: Sequence[stats.Delta], band: float = 0.0) -> bool:
 
 def show_alarms(generator: np.random.Generator, repeats: int) -> None:
     found = [
-        (f"{name}, {runs} runs", false_alarms(World(generator, contests, N, rate), repeats, runs))
-        for name, contests, rate, runs in (
-            ("7%", False, RATE, 3),
-            ("contests", True, RATE, 3),
-            ("7%", False, RATE, 2),
-            ("1%", False, 0.01, 3),
-            ("1%", False, 0.01, 6),
+        (f"{name}, {runs} runs", false_alarms(world, repeats, runs))
+        for name, world, runs in (
+            ("7%", World(generator, False), 3),
+            ("contests", World(generator, True), 3),
+            ("7%", World(generator, False), 2),
+            ("1% each", World(generator, False, rate=0.01, alike=True), 3),
+            ("1% each", World(generator, False, rate=0.01, alike=True), 6),
         )
     ]
     print(f"no arm differs from resample ({repeats} repeats): how often it seems so\n")
