@@ -305,3 +305,9 @@ def test_installed_it_is_swarm_rescue_reward(tmp_path):
         [sys.executable, "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert "'score': 1.0" in done.stdout, done.stderr
+
+
+def test_every_package_is_installed():
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    for path in ROOT.glob("*/__init__.py"):
+        assert f'"swarm_rescue.{path.parent.name}"' in project
