@@ -148,12 +148,13 @@ def colours_of(results: Mapping[str, Any]) -> Callable[[str], str]:
     return lambda arm: places.get(arm, COLOURS[0])
 
 
-def _ticks(most: float, words: Callable[[float], str]) -> list[tuple[float, str]]:
+def _ticks(most: float, words: Callable[[float], str], least: float = 0) -> list[tuple[float, str]]:
+    """At most six round values from 0 on, `least` or more apart."""
     step = next(
         unit * 10**power
         for power in range(-4, 12)
         for unit in (1, 2, 5)
-        if most / (unit * 10**power) <= 5
+        if most / (unit * 10**power) <= 5 and unit * 10**power >= least
     )
     return [(i * step, words(i * step)) for i in range(int(most / step + 1e-9) + 1)]
 
@@ -171,7 +172,7 @@ def _histogram(results: Mapping[str, Any]) -> Figure | None:
     every = max(1, len(counts) // 16)
     canvas.axes(
         [(i, str(i)) for i in range(0, len(counts), every)],
-        _ticks(max(counts), _whole),
+        _ticks(max(counts), _whole, 1),
         "rollouts that pass",
     )
     width = (WIDTH - LEFT - RIGHT) / len(counts) * 0.8
@@ -277,7 +278,7 @@ def _grouped(
         return None
     most = max(max(counts.values()) for counts in groups.values())
     canvas = _Canvas(title, (-0.5, len(groups) - 0.5), (0, most * 1.1))
-    canvas.axes(list(enumerate(groups)), _ticks(most, _whole))
+    canvas.axes(list(enumerate(groups)), _ticks(most, _whole, 1))
     colour, arms = colours_of(results), list(results["arms"])
     width = (WIDTH - LEFT - RIGHT) / len(groups) * 0.8 / max(1, len(arms))
     for place, counts in enumerate(groups.values()):

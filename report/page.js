@@ -5,7 +5,8 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
-const rowOf = new Map(data.rows.map((row) => [row.id, row]));
+const wellFormed = (text) => String(text).toWellFormed(); // half a surrogate pair has no place in an address
+const rowOf = new Map(data.rows.map((row) => [wellFormed(row.id), row]));
 const PAGE = 300; // rows of the matrix that are drawn at once
 
 // --- making elements ---------------------------------------------------------------------------
@@ -30,7 +31,7 @@ const cell = (text, properties = {}) => make("td", { text, ...properties });
 const head = (text, scope = "col") => make("th", { text, scope });
 const percent = (share) => Math.round(100 * share) + "%";
 const link = (hash, text, properties = {}) => make("a", { href: hash, text, ...properties });
-const part = encodeURIComponent;
+const part = (text) => encodeURIComponent(wellFormed(text));
 const addressOf = (task, attempt, other) =>
   "#/task/" + part(task) + (attempt ? "/" + attempt.map(part).join("/") : "") + (other ? "/vs/" + other.map(part).join("/") : "");
 
@@ -158,7 +159,7 @@ let shown = { task: null, attempt: null };
 async function showTask(id, attempt, other) {
   const row = rowOf.get(id), article = byId("task");
   if (!row) return article.replaceChildren(make("p", { class: "warning", text: "There is no task " + id + " in this run." }));
-  const texts = await textsOf(id);
+  const texts = await textsOf(row.id);
   if (route().task !== id) return; // gone on meanwhile
   const again = shown.task === id && article.childElementCount > 0;
   shown = { task: id, attempt };
@@ -170,7 +171,8 @@ async function showTask(id, attempt, other) {
   }
   drawLines(texts, attempt);
   const found = attempt && texts.at.get(attempt.join("/"));
-  byId("attempt").replaceChildren(...(found ? attemptParts(id, texts, found, other && texts.at.get(other.join("/"))) : []));
+  byId("attempt").replaceChildren(...(found ? attemptParts(row.id, texts, found, other && texts.at.get(other.join("/"))) : []));
+  if (found && !matchMedia("(min-width: 62rem)").matches) byId("attempt").scrollIntoView(); // else it is beside the attempts
 }
 
 function taskParts(row, texts) {
@@ -187,10 +189,10 @@ function taskParts(row, texts) {
   const statement = texts.statement || texts.fresh.map((m) => m.content).join("\n\n");
   parts.push(make("details", { open: !row.searched }, make("summary", { text: "Statement" }), make("pre", { class: "prose", text: statement, tabindex: 0 })));
   parts.push(texts.cases ? casesOf(texts.cases) : make("p", { text: "The task could not be read again: its visible cases are not known here." }));
-  parts.push(make("h3", { text: "Attempts" }), make("p", { text: "Rounds are columns, particles are rows; a line leads from an attempt to those that were shown it." }));
+  parts.push(make("h3", { text: "Attempts" }), make("p", { text: "Rounds are columns, particles are rows; a line leads from an attempt to those that were shown it. A cell has the visible cases passed after WA, RE, TL, ML or OL: wrong answer, runtime error, time, memory or output limit." }));
   const arms = [...new Set(texts.attempts.map((a) => a.arm))];
-  parts.push(...arms.map((arm) => lineage(row.id, arm, texts)));
-  parts.push(make("section", { id: "attempt", "aria-live": "polite" }));
+  parts.push(make("div", { class: "beside" }, make("div", { class: "lineages" }, ...arms.map((arm) => lineage(row.id, arm, texts))),
+    make("section", { id: "attempt", tabindex: -1, "aria-label": "The chosen attempt" })));
   return parts;
 }
 
@@ -205,7 +207,7 @@ function lineage(task, arm, texts) {
   const attempts = texts.attempts.filter((a) => a.arm === arm);
   const rounds = 1 + Math.max(...attempts.map((a) => a.round)), particles = 1 + Math.max(...attempts.map((a) => a.particle));
   const header = make("tr", {}, head(arm), ...Array.from({ length: rounds }, (_, i) => head("round " + i)));
-  const body = Array.from({ length: particles }, (_, p) => make("tr", {}, head("particle " + p, "row"),
+  const body = Array.from({ length: particles }, (_, p) => make("tr", {}, make("th", { scope: "row", text: p, "aria-label": "particle " + p }),
     ...Array.from({ length: rounds }, (_, r) => {
       const attempt = texts.at.get([arm, r, p].join("/"));
       return make("td", {}, attempt ? attemptLink(task, attempt) : null);
@@ -217,11 +219,13 @@ function lineage(task, arm, texts) {
   return box;
 }
 
+const SHORT = { "wrong answer": "WA", "runtime error": "RE", "time limit": "TL", "memory limit": "ML", "output limit": "OL", "no program": "-" };
 function attemptLink(task, attempt) {
-  const words = !attempt.program ? "no program" : attempt.verdict === "accepted" ? "accepted" : attempt.passed.join("/");
+  const fitness = attempt.passed ? attempt.passed.join("/") : "";
+  const words = attempt.verdict === "accepted" || !attempt.passed || !attempt.program ? attempt.verdict || "not judged" : SHORT[attempt.verdict] + " " + fitness;
   const kind = !attempt.program ? " none" : attempt.verdict === "accepted" ? " ok" : "";
   const button = make("button", { type: "button", class: "attempt" + kind, text: words, title: attempt.verdict,
-    "aria-label": attempt.arm + " round " + attempt.round + " particle " + attempt.particle + ": " + attempt.verdict,
+    "aria-label": words + ", " + attempt.arm + " round " + attempt.round + " particle " + attempt.particle + ": " + attempt.verdict,
     onclick: () => { location.hash = addressOf(task, keyOf(attempt)); } });
   button.dataset.key = keyOf(attempt).join("/");
   return button;
@@ -375,7 +379,7 @@ function onKey(event) {
     const [arm, round, particle] = here.attempt || first.dataset.key.split("/");
     const [dx, dy] = here.attempt ? ARROWS[event.key] : [0, 0];
     const key = [arm, Number(round) + dx, Number(particle) + dy].map(String);
-    const texts = unpacked.get(here.task);
+    const row = rowOf.get(here.task), texts = row && unpacked.get(row.id);
     if (texts && texts.at.has(key.join("/"))) location.hash = addressOf(here.task, key);
   }
 }
