@@ -32,6 +32,7 @@ from data import (
     rating_band,
 )
 from judge import Judge, Judgement, Limits, extract_program
+from sources.hub import choose
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -417,13 +418,15 @@ class Hub(ThreadingHTTPServer):
     Attributes:
         files: path in the dataset -> content.
         token: the only one let in, or None when all are.
+        data_set: its name.
         requests: method and path of each request.
     """
 
-    def __init__(self, files: dict[str, bytes], token: str | None) -> None:
+    def __init__(self, files: dict[str, bytes], token: str | None, data_set: str) -> None:
         super().__init__(("127.0.0.1", 0), HubHandler)
         self.files = files
         self.token = token
+        self.data_set = data_set
         self.requests: list[str] = []
 
 
@@ -433,10 +436,12 @@ class HubHandler(BaseHTTPRequestHandler):
         assert isinstance(hub, Hub)
         path = urlsplit(self.path).path
         hub.requests.append(f"{self.command} {path}")
-        api = f"/api/datasets/{DATASET}/tree/{REVISION}"
-        prefix = f"/datasets/{DATASET}/resolve/{REVISION}/"
+        api = f"/api/datasets/{hub.data_set}/tree/{REVISION}"
+        prefix = f"/datasets/{hub.data_set}/resolve/{REVISION}/"
         if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
             self.answer(401, b"Invalid username or password.")
+        elif path == f"/api/datasets/{hub.data_set}/revision/main":
+            self.answer(200, json.dumps({"id": hub.data_set, "sha": REVISION}).encode())
         elif path == api:
             listed = [
                 {"type": "file", "oid": hashlib.sha1(body).hexdigest(), "size": len(body)}
@@ -465,8 +470,10 @@ class HubHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(files: dict[str, bytes], token: str | None = None) -> Iterator[tuple[Hub, str]]:
-    with Hub(files, token) as hub:
+def serving(
+    files: dict[str, bytes], token: str | None = None, data_set: str = DATASET
+) -> Iterator[tuple[Hub, str]]:
+    with Hub(files, token, data_set) as hub:
         thread = threading.Thread(target=hub.serve_forever, args=(0.01,))
         thread.start()
         try:
@@ -476,23 +483,32 @@ def serving(files: dict[str, bytes], token: str | None = None) -> Iterator[tuple
             thread.join()
 
 
-def load_from_hub(cache: Path, endpoint: str, splits: str, **env: str) -> str:
+def load_from_hub(
+    cache: Path,
+    endpoint: str,
+    splits: str,
+    *,
+    tasks: str | None = None,
+    asked: dict[str, Any] | None = None,
+    **env: str,
+) -> str:
     """Load in a process of its own, as the client reads its environment when it is imported.
 
     Returns the loader's line and the ids, or "error: ..."; its waits between retries are cut.
     """
     code = """
-import sys, time
+import json, sys, time
 time.sleep = lambda seconds: None
 from data import DataError, load_tasks
 try:
-    loaded = load_tasks(None, sys.argv[1].split(","))
+    tasks, splits, asked = json.loads(sys.argv[1])
+    loaded = load_tasks(tasks, splits.split(","), **asked)
     print(loaded.line, *(task.id for task in loaded.tasks), sep="\\n")
 except DataError as error:
     print(f"error: {error}")
 """
     result = subprocess.run(
-        [sys.executable, "-c", code, splits],
+        [sys.executable, "-c", code, json.dumps([tasks, splits, asked or {}])],
         env={"PATH": os.environ["PATH"], "HF_HOME": str(cache), "HF_ENDPOINT": endpoint, **env},
         cwd=ROOT,
         capture_output=True,
@@ -565,6 +581,71 @@ def test_a_hub_that_refuses_the_token(tmp_path: Path, hub_files: dict[str, bytes
         assert "HF_TOKEN" in refused
         assert "\n" not in refused
         assert "test/1_A" in load_from_hub(tmp_path, endpoint, "test", HF_TOKEN="hf_right")
+
+
+CARD = b"""---
+configs:
+- config_name: small
+  data_files:
+  - {split: train, path: "small/train-*"}
+- config_name: other
+  data_files: other/*.jsonl
+---
+# A data set
+"""
+
+
+def lines(*names: str) -> bytes:
+    case = [{"input": "1", "output": "1"}]
+    rows = [{"id": name, "statement": "s", "visible": case, "hidden": case} for name in names]
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+def test_any_data_set_of_the_hub_and_then_from_its_cache(tmp_path: Path) -> None:
+    files = {
+        "README.md": CARD,
+        "small/train-00000-of-00002.jsonl": lines("a"),
+        "small/train-00001-of-00002.jsonl": lines("b"),
+        "other/all.jsonl": lines("c"),
+    }
+
+    def load(endpoint: str, **asked: Any) -> str:
+        return load_from_hub(tmp_path, endpoint, "test,valid", tasks="hf:me/set", asked=asked)
+
+    with serving(files, data_set="me/set") as (hub, endpoint):
+        assert "needs --config; one of: small, other" in load(endpoint)
+        found = load(endpoint, config="small").splitlines()
+        assert found[1:] == ["train/a", "train/b"]
+        assert found[0] == f"hf:me/set@{REVISION}: 2 rows read, 2 kept, 0 dropped"
+        assert not any("other/all" in request for request in hub.requests)
+        asked = len(hub.requests)
+        assert load(endpoint, config="small").splitlines() == found
+        assert len(hub.requests) == asked
+        assert "has no rows of the split 'test'; its splits: train" in load_from_hub(
+            tmp_path, endpoint, "test", tasks="hf:me/set", asked={"config": "small"}
+        )
+        assert "has no config 'x'; one of: small, other" in load(endpoint, config="x")
+    again = load(endpoint, config="small").splitlines()  # there is no server any more
+    assert again == found
+    assert load(endpoint, config="other").startswith("error: can't get me/set (revision main)")
+
+
+def test_which_files_of_a_data_set_are_read() -> None:
+    paths = ["README.md", "data/train-0.parquet", "data/test-0.parquet", "x/validation.jsonl.gz"]
+    assert choose(paths, {}, ["train"], None, "t") == [("train", "data/train-0.parquet")]
+    both = [("test", "data/test-0.parquet"), ("validation", "x/validation.jsonl.gz")]
+    assert choose(paths, {}, ["test", "valid"], None, "t") == both
+    assert choose(paths, {}, ["validation"], "x", "t") == both[1:]
+    assert choose(["a.jsonl", "b.jsonl"], {}, ["test", "valid"], None, "t") == [
+        ("train", "a.jsonl"), ("train", "b.jsonl")]  # fmt: skip
+    assert choose(["test.jsonl", "test2.jsonl"], {}, ["test"], None, "t") == [
+        ("test", "test.jsonl"), ("test", "test2.jsonl")]  # fmt: skip
+    with pytest.raises(DataError, match="t has no rows of the split 'dev'; its splits: train, te"):
+        choose(paths, {}, ["dev"], None, "t")
+    with pytest.raises(DataError, match="t has no config 'y'"):
+        choose(paths, {}, ["train"], "y", "t")
+    with pytest.raises(DataError, match="write hf:OWNER/NAME or hf:OWNER/NAME@REVISION"):
+        load_tasks("hf:name")
 
 
 # ---------------------------------------------------------------------------------------------
