@@ -297,14 +297,15 @@ class Judge:
             missing.append(f"a program could {', '.join(done)}")
         limits = self.limits
         pool = f"{self.workers} worker{'s' * (self.workers > 1)} of {limits.memory_mb} MiB"
-        line = "; ".join([self._holds(missing), *missing, *self._narrow(), pool])
+        holds = self._holds(missing) + (": " if missing else "") + "; ".join(missing)
+        line = "; ".join([holds, *self._narrow(), pool])
         return SandboxReport(line, tuple(missing), self.sandbox)
 
     def _holds(self, missing: Sequence[str]) -> str:
         isolated = all(worker.isolated for worker in self._all)
         if missing and self.sandbox == "partial":
             held = ", ".join([*self._layers, *["namespaces"] * isolated, "rlimits"])
-            return f"sandbox: PARTIAL: held by {held}; NOT by"
+            return f"sandbox: PARTIAL: held by {held}; NOT HELD"
         if missing:
             return "sandbox: NOT HELD"
         kernel = f"Landlock {landlock_abi()}, seccomp"

@@ -17,6 +17,7 @@ import ctypes
 import json
 import os
 import platform
+import re
 import resource
 import secrets
 import signal
@@ -49,6 +50,11 @@ T = json.load(sys.stdin)
 libc = ctypes.CDLL(None, use_errno=True)
 def syscall(*arguments):
     return libc.syscall(*(ctypes.c_long(a) if isinstance(a, int) else a for a in arguments))
+"""
+# With ctypes a program ends with the interpreter's own finalization, with this it need not.
+LIGHT_PRELUDE = """
+import json, os, signal, socket, struct, sys, threading, time
+T = json.load(sys.stdin)
 """
 
 
@@ -1179,6 +1185,30 @@ except OSError: os.ftruncate(1, 0); os.lseek(1, 0, 0)
 os.write(1, b'never')
 os._exit(1)
 """, {"runtime error", "output limit"}),
+    "in a finalizer": ("""
+class A:
+    def __del__(self):
+        while True: os.write(1, b'x' * 65536)
+a = A()
+""", {"output limit", "runtime error", "time limit"}),
+    "of a file that nobody closes": ("""
+f = open(1, 'wb', 64 << 20)
+f.write(bytes(32 << 20))
+""", {"output limit", "runtime error"}),
+    "into socket pairs": ("""
+pairs = []
+while True:
+    try: pairs.append(socket.socketpair())
+    except OSError: break
+for pair in pairs:
+    for end in pair:
+        end.setblocking(False)
+        try:
+            while True: end.send(bytes(1 << 20))
+        except BlockingIOError: pass
+time.sleep(0.3)
+""", {"wrong answer"}),
+    "through sys.stderr": ("while True: sys.stderr.write('x' * 65536)", {"time limit"}),
     "on stderr": ("while True: os.write(2, b'x' * 65536)", {"runtime error", "output limit"}),
     "after the time limit": ("""
 print('word', flush=True)
@@ -1222,6 +1252,34 @@ again()
     "an exit that never ends": "import atexit; atexit.register(time.sleep, 1000); print('never')",
     "a thread that never ends": """
 threading.Thread(target=time.sleep, args=[1000]).start(); print('never')
+""",
+    "a finalizer that never ends": """
+class A:
+    def __del__(self):
+        while True: pass
+a = A(); a.a = a
+""",
+    "a finalizer that sleeps": """
+class A:
+    def __del__(self): time.sleep(1000)
+a = A()
+print('never')
+""",
+    "a generator that never ends": """
+def g():
+    while True:
+        try: yield
+        except GeneratorExit: time.sleep(1000)
+g = g(); next(g)
+""",
+    "an executor that never ends": """
+from concurrent.futures import ThreadPoolExecutor
+ThreadPoolExecutor().submit(time.sleep, 1000)
+""",
+    "a socket pair that nobody writes to": "a, b = socket.socketpair(); a.recv(1)",
+    "a full socket pair": """
+a, b = socket.socketpair()
+while True: a.send(bytes(1 << 16))
 """,
     "a deadlock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
     "a read of nothing": "r, w = os.pipe(); os.read(r, 1)",
@@ -1274,6 +1332,18 @@ atexit.register(os._exit, 3)
 import atexit
 sys.excepthook = lambda *_: None
 raise ValueError
+""",
+    "a finalizer that leaves well": """
+class A:
+    def __del__(self): os._exit(0)
+a = A()
+sys.exit(3)
+""",
+    "a finalizer that prints the rest too late": """
+class A:
+    def __del__(self): os.write(1, b'word')
+a = A()
+1 / 0
 """,
     "sys.exit patched": "sys.exit = os._exit = lambda *_: None; raise SystemExit(1)",
     "every exit patched": """
@@ -1358,9 +1428,14 @@ ctypes.CFUNCTYPE(None)(at)()
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_no_verdict_is_forged(arena: Arena, name: str) -> None:
-    judgement = arena.run(FORGERIES[name], ({}, "word"), ({}, "word"))
-    assert judgement.visible_passed == 0, judgement
-    assert judgement.verdict in ("wrong answer", "runtime error", "time limit")
+    program = FORGERIES[name]
+    sources = [PRELUDE + program]
+    if not re.search("ctypes|libc|syscall", program):
+        sources.append(LIGHT_PRELUDE + program)
+    for source in sources:
+        judgement = arena.run(source, ({}, "word"), ({}, "word"), prelude=False)
+        assert judgement.visible_passed == 0, judgement
+        assert judgement.verdict in ("wrong answer", "runtime error", "time limit")
     assert arena.passes("print(T['a'])", {"a": 1}, "1")
 
 

@@ -10,6 +10,8 @@ import contextlib
 import os
 import resource
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -22,14 +24,15 @@ import pytest
 
 from data import Case, Task
 from judge import Judge, JudgeFault, Limits
-from sandbox import channel
 
 if sys.platform != "linux":
     pytest.skip("the sandbox needs Linux", allow_module_level=True)
 
 RIGHT = "print(int(input()) + 1)"
 WRONG = "print(int(input()) + 2)"
-BUSY = "n = int(input())\nfor i in range(6_000_000): pass\nprint(n + 1)"
+BUSY = "n = int(input())\nfor i in range(3_000_000): pass\nprint(n + 1)"
+ENDLESS = "import time\nwhile True: time.sleep(1)"
+PATIENT = Limits(cpu_seconds=600, wall_seconds=600)
 
 
 def a_task(name: str = "task", cases: int = 2) -> Task:
@@ -100,10 +103,14 @@ PLACES = {"worker": 0, "program process": -2, "case": -1}  # in the chain while 
 def test_a_process_killed_once_changes_no_verdict(place: str, program: str) -> None:
     async def body(judge: Judge) -> None:
         undisturbed = await judge.grade(program, a_task("undisturbed", 1))
-        with killing(PLACES[place], times=1, idle=len(a_worker())) as killed:
-            judgement = await judge.grade(program + "\n", a_task("disturbed", 1))
+        for attempt in range(100):  # on a loaded machine the case can end before it is found
+            with killing(PLACES[place], times=1, idle=len(a_worker())) as killed:
+                again = f"{program}\n#{attempt}"
+                judgement = await judge.grade(again, a_task("disturbed", 1))
+            assert replace(judgement, cpu_seconds=undisturbed.cpu_seconds) == undisturbed
+            if killed:
+                break
         assert killed
-        assert replace(judgement, cpu_seconds=undisturbed.cpu_seconds) == undisturbed
 
     run(body)
 
@@ -114,24 +121,29 @@ def test_a_process_killed_every_time_is_a_fault_with_its_cause(place: str) -> No
         assert (await judge.grade(RIGHT, a_task())).accepted
         with killing(PLACES[place], times=99, idle=len(a_worker())) as killed:
             with pytest.raises(JudgeFault, match=r"kill|-9|status 9"):
-                await judge.grade(BUSY, a_task(cases=1))
+                await judge.grade(ENDLESS, a_task(cases=1))
             assert len(killed) >= 3
-        assert (await judge.grade(BUSY, a_task(cases=1))).accepted  # a fault is not remembered
+        assert (await judge.grade(RIGHT + "\n#", a_task())).accepted
+        with killing(PLACES[place], times=99, idle=len(a_worker())) as killed:
+            with pytest.raises(JudgeFault):  # a fault is not remembered, but tried again
+                await judge.grade(ENDLESS, a_task(cases=1))
+            assert len(killed) >= 3
 
-    run(body)
+    run(body, PATIENT)
 
 
-def test_a_worker_that_no_longer_answers_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "REPLY_SECONDS", 0)
-
+def test_a_worker_that_no_longer_answers_is_replaced() -> None:
     async def body(judge: Judge) -> None:
         assert (await judge.grade(RIGHT, a_task())).accepted
+        (worker,) = judge._all
         stopped = a_worker()
         os.kill(stopped[-1], signal.SIGSTOP)
+        # Of this worker only: the fresh one may take its time on a loaded machine.
+        worker.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 1, 0))
         assert (await judge.grade(RIGHT + "\n#", a_task())).accepted
         assert not set(stopped) & set(a_worker())
 
-    run(body, Limits(wall_seconds=0.2))
+    run(body)
 
 
 @contextlib.contextmanager

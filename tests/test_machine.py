@@ -122,6 +122,25 @@ def test_a_partial_sandbox_gives_the_same_verdicts(monkeypatch):
     assert asyncio.run(body()) == ["accepted", "wrong answer", "runtime error"]
 
 
+def test_threads_start_whatever_the_limit_of_the_stack():
+    """Without a size of its own a thread's stack is as large as the limit was at the start."""
+    program = "import threading\ne = threading.Event()\n" \
+        "T = [threading.Thread(target=e.wait, daemon=True) for _ in range(16)]\n" \
+        "for t in T: t.start()\ne.set()\nprint(7)"  # fmt: skip
+    soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
+    large = 256 << 20
+
+    async def body():
+        async with Judge(1) as judge:
+            return await judge.grade(program, TASK)
+
+    resource.setrlimit(resource.RLIMIT_STACK, (large, hard))
+    try:
+        assert asyncio.run(body()).accepted
+    finally:
+        resource.setrlimit(resource.RLIMIT_STACK, (soft, hard))
+
+
 def test_a_hard_limit_of_the_stack_is_said(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_STACK)
     small = 8 << 20
