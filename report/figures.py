@@ -243,7 +243,9 @@ def _deltas(results: Mapping[str, Any]) -> Figure | None:
     most = min(1.0, max(most, band or 0)) * 1.05
     title = "Minus resample, points, with 95% intervals; grey: the noise band"
     canvas = _Canvas(title, (-most, most), (0, len(shown)))
-    ticks = [(sign * x, points(sign * x)) for x, _ in _ticks(most, percent) for sign in (-1, 1)]
+    ticks = [
+        (sign * x, points(sign * x)) for x, _ in _ticks(most, percent, most / 3) for sign in (-1, 1)
+    ]
     if band:
         left, right = canvas.px(max(-most, -band)), canvas.px(min(most, band))
         canvas.add("rect", x=left, y=TOP, width=right - left, height=HEIGHT - TOP - BOTTOM,

@@ -53,6 +53,7 @@ async function textsOf(task) {
   return unpacked.get(task);
 }
 const keyOf = (attempt) => [attempt.arm, String(attempt.round), String(attempt.particle)];
+const nameOf = (attempt) => attempt.arm + ", round " + attempt.round + ", particle " + attempt.particle;
 
 // --- the matrix ----------------------------------------------------------------------------------
 
@@ -173,6 +174,7 @@ async function showTask(id, attempt, other) {
   const found = attempt && texts.at.get(attempt.join("/"));
   byId("attempt").replaceChildren(...(found ? attemptParts(row.id, texts, found, other && texts.at.get(other.join("/"))) : []));
   if (found && !matchMedia("(min-width: 62rem)").matches) byId("attempt").scrollIntoView(); // else it is beside the attempts
+  else if (found && !again) article.querySelector("[aria-current]").scrollIntoView({ block: "center" });
 }
 
 function taskParts(row, texts) {
@@ -219,13 +221,13 @@ function lineage(task, arm, texts) {
   return box;
 }
 
-const SHORT = { "wrong answer": "WA", "runtime error": "RE", "time limit": "TL", "memory limit": "ML", "output limit": "OL", "no program": "-" };
+const SHORT = { "wrong answer": "WA", "runtime error": "RE", "time limit": "TL", "memory limit": "ML", "output limit": "OL", "no program": "none" };
 function attemptLink(task, attempt) {
   const fitness = attempt.passed ? attempt.passed.join("/") : "";
-  const words = attempt.verdict === "accepted" || !attempt.passed || !attempt.program ? attempt.verdict || "not judged" : SHORT[attempt.verdict] + " " + fitness;
+  const words = [SHORT[attempt.verdict] || attempt.verdict || "waits", attempt.verdict in SHORT && attempt.program ? fitness : ""].join(" ").trim();
   const kind = !attempt.program ? " none" : attempt.verdict === "accepted" ? " ok" : "";
   const button = make("button", { type: "button", class: "attempt" + kind, text: words, title: attempt.verdict,
-    "aria-label": words + ", " + attempt.arm + " round " + attempt.round + " particle " + attempt.particle + ": " + attempt.verdict,
+    "aria-label": words + ", " + nameOf(attempt) + ": " + attempt.verdict,
     onclick: () => { location.hash = addressOf(task, keyOf(attempt)); } });
   button.dataset.key = keyOf(attempt).join("/");
   return button;
@@ -263,7 +265,7 @@ function attemptParts(task, texts, attempt, other) {
   const facts = ["verdict " + (attempt.verdict || "not judged"), attempt.passed && attempt.passed.join(" of ") + " visible cases",
     attempt.hidden && attempt.hidden.join(" of ") + " hidden cases", "finish reason " + attempt.finish,
     attempt.outcome, "tokens " + (prompt ?? "?") + " + " + (completion ?? "?"), "seed " + attempt.seed];
-  const parts = [make("h3", { text: keyOf(attempt)[0] + ", round " + attempt.round + ", particle " + attempt.particle }),
+  const parts = [make("h3", { text: nameOf(attempt) }),
     make("ul", { class: "facts" }, ...facts.filter(Boolean).map((text) => make("li", { text })))];
   if (attempt.saw.length) {
     const links = attempt.saw.flatMap((key) => [" ", link(addressOf(task, key.map(String)), key[0] + " " + key[1] + "." + key[2]),
@@ -271,7 +273,7 @@ function attemptParts(task, texts, attempt, other) {
     parts.push(make("p", {}, "It was shown:", ...links));
   }
   parts.push(failureOf(attempt.failure));
-  if (other) parts.push(make("h3", { text: "Difference to " + keyOf(other).join(" ") }), difference(other.program || "", attempt.program || ""));
+  if (other) parts.push(make("h3", { text: "Difference to " + nameOf(other) }), difference(other.program || "", attempt.program || ""));
   parts.push(make("h3", { text: attempt.program ? "Program" : "Reply, without a program" }));
   parts.push(attempt.program ? highlighted(attempt.program) : make("pre", { class: "prose", text: attempt.reply || "(empty)", tabindex: 0 }));
   parts.push(askedFor(texts, attempt));
