@@ -24,7 +24,7 @@ from policy.server import Server
 
 PROBE: list[Message] = [{"role": "user", "content": "Reply with the one word: ready"}]
 VARIED: list[Message] = [{"role": "user", "content": "Write one line of thirty random words."}]
-SEEDS = (2**32 - 2, 1, 2)  # the first as large as those of a run get
+SEEDS = (2**32 - 2, 7, 8)  # the first as large as those of a run get
 SHORT = 48  # tokens that show whether two replies differ
 LIST_SECONDS = 10.0
 
