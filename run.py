@@ -31,7 +31,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +47,7 @@ from journal import Journal
 from judge import Judge, JudgeFault, SandboxError
 from looks import check_looks, look, parts_of
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
-from policy.key import find_key, without_password
+from policy.key import find_key
 from policy.scripted import Scripted, ScriptedPolicy
 from progress import Progress, bar, plan_line, say
 from publish import OUTPUTS, publish, publish_so_far
@@ -65,7 +64,7 @@ from settings import (
     saved_tasks,
     shaping_settings,
 )
-from stopping import LeavingJudge, stopping_on_signals
+from stopping import LeavingJudge, stopping_on_signals, to_go_on
 from streams import fill, settle
 from swarm import (
     Prompts,
@@ -74,6 +73,7 @@ from swarm import (
     Swarm,
     TaskFacts,
 )
+from versions import environment
 
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
@@ -93,44 +93,6 @@ USER_ERRORS = (
 
 
 # --- what is recorded -------------------------------------------------------------------------
-
-
-def git_commit() -> str | None:
-    """The checkout's commit, read from .git; None outside a checkout."""
-    git = Path(__file__).parent / ".git"
-    try:
-        if git.is_file():  # a linked work tree or a submodule: "gitdir: PATH"
-            git = git.parent / git.read_text().removeprefix("gitdir:").strip()
-        head = (git / "HEAD").read_text().strip()
-        if not head.startswith("ref: "):
-            return head
-        ref = head.removeprefix("ref: ")
-        if (git / "commondir").exists():  # where a linked work tree keeps its branches
-            git /= (git / "commondir").read_text().strip()
-        if (git / ref).exists():
-            return (git / ref).read_text().strip()
-        packed = (git / "packed-refs").read_text().splitlines()
-        return next((line.split()[0] for line in packed if line.endswith(" " + ref)), None)
-    except OSError:
-        return None
-
-
-def environment(sandbox_line: str, endpoint_line: str) -> dict[str, Any]:
-    packages = ("huggingface_hub", "numpy", "openai", "pyarrow", "scipy", "tqdm")
-    return {
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "packages": {name: version(name) for name in packages},
-        "git_commit": git_commit(),
-        "sandbox": sandbox_line,
-        "endpoint": endpoint_line,
-    }
-
-
-# --- progress ---------------------------------------------------------------------------------
-
-
-# --- phases -----------------------------------------------------------------------------------
 
 
 def make_policy(config: Config) -> Endpoint | ScriptedPolicy:
@@ -380,28 +342,6 @@ async def finish(config: Config, journal: Journal, judge: Judge, asked: Config) 
         await audit_all(config, journal, judge)
     publish(journal, asked)
     export_rows(asked, journal)
-
-
-def to_go_on(config: Config, error: BaseException, workers: int) -> str:
-    """The command line that goes on with a run that `error` ended.
-
-    Not the one that was given where that would end again, or set aside what is there now.
-    """
-    words = [without_password(word) for word in sys.orig_argv if word != "--overwrite"]
-    if isinstance(error, BudgetSpent) and config.max_total_tokens:
-        words = _with_flag(words, "--max-total-tokens", 2 * config.max_total_tokens)
-    if isinstance(error, JudgeFault) and workers > 1:
-        words = _with_flag(words, "--judge-workers", 1)  # memory or processes may be short
-    return shlex.join(words)
-
-
-def _with_flag(words: Sequence[str], option: str, value: int) -> list[str]:
-    kept = [
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if option not in (word, before) and not word.startswith(option + "=")
-    ]
-    return [*kept, option, str(value)]
 
 
 def export_rows(asked: Config, journal: Journal) -> None:

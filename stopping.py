@@ -1,4 +1,5 @@
-"""Ctrl-C in the middle of a run: what was paid for is awaited and saved, nothing new is begun.
+"""The end of a run before its end: what was paid for is awaited and saved, nothing new is begun,
+and the command that goes on is said.
 
 A reply in flight is worth waiting for, since it costs money. A judgement is not: its reply is
 saved, and the next run judges it first. So a stopped run leaves its judge at once.
@@ -9,12 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from judge import Judge, Judgement, Limits, Sandbox
-from policy import Stopped
+from judge import Judge, JudgeFault, Judgement, Limits, Sandbox
+from policy import BudgetSpent, Stopped
+from policy.key import without_password
+from settings import Config
 
 if TYPE_CHECKING:
     from data import Task
@@ -90,3 +95,25 @@ def stopping_on_signals(
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
+
+
+def to_go_on(config: Config, error: BaseException, workers: int) -> str:
+    """The command line that goes on with a run that `error` ended.
+
+    Not the one that was given where that would end again, or set aside what is there now.
+    """
+    words = [without_password(word) for word in sys.orig_argv if word != "--overwrite"]
+    if isinstance(error, BudgetSpent) and config.max_total_tokens:
+        words = _with_flag(words, "--max-total-tokens", 2 * config.max_total_tokens)
+    if isinstance(error, JudgeFault) and workers > 1:
+        words = _with_flag(words, "--judge-workers", 1)  # memory or processes may be short
+    return shlex.join(words)
+
+
+def _with_flag(words: Sequence[str], option: str, value: int) -> list[str]:
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if option not in (word, before) and not word.startswith(option + "=")
+    ]
+    return [*kept, option, str(value)]

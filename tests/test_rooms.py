@@ -31,7 +31,17 @@ FLOORS = (
     {"spool"},
     {"formats"},
     {"sources"},
-    {"toy", "replies", "compare", "sandbox", "descriptors", "flags", "folder", "streams"}
+    {
+        "toy",
+        "replies",
+        "compare",
+        "sandbox",
+        "descriptors",
+        "flags",
+        "folder",
+        "streams",
+        "versions",
+    }
     | {"stats", "power", "sequential"},
 )
 

@@ -22,9 +22,10 @@ from judge import JudgeFault, Limits, default_workers
 from policy import BudgetSpent, PolicyError, Stopped
 from policy.key import DEFAULT_BASE_URL, find_key
 from progress import Progress, amount
-from run import git_commit, to_go_on
 from settings import Config, parse
+from stopping import to_go_on
 from swarm import Key, Record
+from versions import git_commit
 
 ROOT = Path(__file__).parent.parent
 
