@@ -1,5 +1,6 @@
 """The page: what is in it, what never is, how large it gets; its looks are test_browser's."""
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -13,11 +14,13 @@ from xml.etree import ElementTree
 
 import pytest
 
+import publish
 from data import Case, Task
 from judge import Failure, Judgement
 from policy import Reply
 from report import Saved, write_page
 from report.figures import figures
+from settings import parse
 from swarm import (
     Key,
     Prompts,
@@ -147,6 +150,29 @@ def test_reuse_writes_the_page_again(out):
     command = [sys.executable, str(ROOT / "run.py"), "--reuse", "--out", str(out)]
     subprocess.run(command, capture_output=True, check=True)
     assert data_of((out / "report.html").read_text("utf-8")) == data_of(before)
+
+
+def test_a_run_that_goes_on_has_a_page_and_is_not_hurt_by_one_that_fails(
+    out, tmp_path, monkeypatch
+):
+    folder, said = tmp_path / "out", []
+    folder.mkdir()
+    (folder / "rollouts.jsonl").write_bytes((out / "rollouts.jsonl").read_bytes()[:-3000])
+    config = parse(["--dry-run", "--out", str(folder)])
+    monkeypatch.setattr(publish, "PAGE_SECONDS", 0.01)
+
+    async def watch() -> None:
+        writing = asyncio.create_task(publish.publish_so_far(folder, config, said.append))
+        while not (folder / "report.html").exists():
+            await asyncio.sleep(0.01)
+        writing.cancel()
+        await asyncio.wait([writing])
+        await publish.publish_so_far(tmp_path / "nowhere", config, said.append)
+
+    asyncio.run(watch())
+    assert not data_of((folder / "report.html").read_text("utf-8"))["finished"]
+    assert len(said) == 1
+    assert said[0].startswith("no page while the run goes on: ")
 
 
 # --- pages of runs that are written here --------------------------------------------------------
