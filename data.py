@@ -192,14 +192,15 @@ def load_tasks(
             dropped[row] += 1
         elif row is not None and (ids is None or row.id in ids):
             here = f"{row.name!r} ({place})"
-            content = hash((row.name, row.statement, *row.visible, *row.hidden))
+            size = sum(len(c[0]) + len(c[1]) for part in _parts(row) for c in part)
+            content = hash((row.name, row.statement, len(row.visible), len(row.hidden), size))
             if row.id in places:
                 there, before = places[row.id]
-                if before != content:
+                if before != content or not _same(row, kept.get(row.id)):
                     raise DataError(f"two tasks have the id {row.id}: {there} and {here}")
                 dropped["the same as another"] += 1
                 continue
-            kept[row.id], places[row.id] = _stored(row, spool), (here, content)
+            kept[row.id], places[row.id] = _stored(row, size, spool), (here, content)
             if limit is not None and len(kept) >= 2 * limit:
                 kept = _first(kept, limit, seed)  # so that a large split is never held whole
     if limit is not None:
@@ -214,12 +215,23 @@ def load_tasks(
 _Row = Task | str | None
 
 
-def _stored(task: Task, spool: Spool) -> Task:
-    """The task, its cases in a file when memory is short."""
+def _parts(task: Task) -> tuple[Sequence[Case], ...]:
+    return task.visible, task.hidden, task.extra
+
+
+def _same(task: Task, other: Task | None) -> bool:
+    """Whether two tasks of one id and size have the same cases; None is one that was let go."""
+    return other is None or all(
+        tuple(one) == tuple(two) for one, two in zip(_parts(task), _parts(other), strict=True)
+    )
+
+
+def _stored(task: Task, size: int, spool: Spool) -> Task:
+    """The task, its cases of `size` characters in a file when memory is short."""
+    if spool.has_room(size, sum(map(len, _parts(task)))):
+        return task
     try:
-        visible, hidden, extra = (
-            spool.keep(tuple(part)) for part in (task.visible, task.hidden, task.extra)
-        )
+        visible, hidden, extra = (spool.put(tuple(part)) for part in _parts(task))
     except OSError as error:
         raise DataError(
             f"the cases fill the temporary folder: {one_line(error)}; set TMPDIR to another, or "

@@ -18,20 +18,22 @@ TEXT_BYTES = 60  # what a string takes beside its characters
 
 
 class Spool:
-    """Keeps the first cases as they are, and in a file what comes when ROOM is used up."""
+    """Room in memory for the first cases, and a file for what comes when it is used up."""
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
         self._file: int | None = None
         self._end = 0
 
-    def keep(self, cases: tuple[Case, ...]) -> Sequence[Case]:
-        """The cases themselves, or a sequence that reads them back; OSError when it can't."""
-        size = sum(len(c.input) + len(c.output) + 2 * TEXT_BYTES for c in cases)
-        if size <= self._room:
-            self._room -= size
-            return cases
-        self._room = 0
+    def has_room(self, characters: int, cases: int) -> bool:
+        """Whether so much fits into memory yet; then it counts as there."""
+        size = characters + 2 * TEXT_BYTES * cases
+        fits = size <= self._room
+        self._room = self._room - size if fits else 0
+        return fits
+
+    def put(self, cases: tuple[Case, ...]) -> Sequence[Case]:
+        """A sequence that reads the cases back from the file; OSError when it can't be written."""
         if self._file is None:
             with tempfile.TemporaryFile() as file:
                 self._file = os.dup(file.fileno())

@@ -7,7 +7,7 @@ size, the interpreter and pyarrow included; what they take alone is printed besi
 Then the same problems in other formats and kinds of files.
 
     python benchmarks/load_tasks.py
-    python benchmarks/load_tasks.py --train       13,328 rows, in shards: the size of the train split
+    python benchmarks/load_tasks.py --train       13,328 rows: the size of the train split
     python benchmarks/load_tasks.py --own 20000   JSON lines of so many own tasks of 100 kB each
 """
 
