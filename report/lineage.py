@@ -115,7 +115,7 @@ def _attempt(saved: Saved, task: Task | None, rollout: Rollout, seen: Pair) -> d
         "outcome": reply.outcome,
         "tokens": [reply.prompt_tokens, reply.completion_tokens],
         "program": rollout.program and _cut(rollout.program, REPLY_CHARS),
-        "saw": [[place.key.arm, place.key.round, place.key.particle] for place in seen if place],
+        "saw": [],
     }
     if rollout.program is None:
         found["reply"] = _cut(reply.text, REPLY_CHARS)
@@ -137,6 +137,11 @@ def _attempt(saved: Saved, task: Task | None, rollout: Rollout, seen: Pair) -> d
             found["failure"] = {"hidden": True, "verdict": failure.verdict}
     if rollout.messages_hash != saved.facts[key.task].messages_hash:
         found["asked"] = _asked(saved, task, rollout, seen)
+        # A prompt that comes out otherwise than it was sent shows that something else was seen.
+        if found["asked"] is not None or task is None:
+            found["saw"] = [
+                [place.key.arm, place.key.round, place.key.particle] for place in seen if place
+            ]
     return found
 
 

@@ -270,7 +270,7 @@ function attemptParts(task, texts, attempt, other) {
   if (attempt.saw.length) {
     const links = attempt.saw.flatMap((key) => [" ", link(addressOf(task, key.map(String)), key[0] + " " + key[1] + "." + key[2]),
       " (", link(addressOf(task, keyOf(attempt), key.map(String)), "difference"), ")"]);
-    parts.push(make("p", {}, "It was shown:", ...links));
+    parts.push(make("p", {}, attempt.asked ? "It was shown:" : "By the rule of its arm, which could not be checked against what was sent, it was shown:", ...links));
   }
   parts.push(failureOf(attempt.failure));
   if (other) parts.push(make("h3", { text: "Difference to " + nameOf(other) }), difference(other.program || "", attempt.program || ""));

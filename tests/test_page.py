@@ -275,7 +275,9 @@ def test_a_prompt_that_cannot_be_made_again_is_not_known(tmp_path):
     assert texts["cases"] is None
     informed = [a for a in texts["attempts"] if a["arm"] == "ring" and a["round"] == 1]
     assert [a["asked"] for a in informed] == [None, None]
+    assert all(a["saw"] for a in informed)
     changed = replace(saved, seed=1, prompts=Prompts(ROOT / "prompts", no_comments=True))
     page = write_page(results, changed, tmp_path, megabytes=25, finished=True).read_text("utf-8")
     (texts,) = chunks_of(page).values()
     assert {a["asked"] for a in texts["attempts"] if a["round"]} == {None}
+    assert all(a["saw"] == [] for a in texts["attempts"])
