@@ -239,9 +239,8 @@ class Judge:
         key = (program_hash, task.cases_hash, task.any_case, task.time_limit, every_case)
         job = self._jobs.get(key)
         if job is None:
-            loop = asyncio.get_running_loop()
             try:
-                job = loop.run_in_executor(self._threads, self._judge, source, task, every_case)
+                job = self._begin(source, task, every_case)
             except RuntimeError as error:  # no thread can start, or the judge is closed
                 raise JudgeFault(f"judge fault on {task.id}: {error}") from error
             job.add_done_callback(lambda done: self._forget_failure(key, done))
@@ -249,6 +248,10 @@ class Judge:
             if len(self._jobs) > REMEMBERED:
                 self._jobs.pop(next(iter(self._jobs)))
         return await asyncio.shield(job)
+
+    def _begin(self, source: bytes, task: Task, every_case: bool) -> asyncio.Future[Judgement]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._threads, self._judge, source, task, every_case)
 
     def _forget_failure(self, key: Hashable, done: asyncio.Future[Judgement]) -> None:
         if done.cancelled() or done.exception() is not None:

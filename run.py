@@ -64,7 +64,7 @@ from settings import (
     saved_tasks,
     shaping_settings,
 )
-from stopping import LeavingJudge, stopping_on_signals, to_go_on
+from stopping import LeavingJudge, LeavingRayJudge, stopping_on_signals, to_go_on
 from streams import fill, settle
 from swarm import (
     Prompts,
@@ -134,7 +134,12 @@ async def probed(policy: Endpoint | ScriptedPolicy) -> AsyncIterator[Endpoint | 
 
 async def open_judge(config: Config, stack: contextlib.AsyncExitStack) -> tuple[LeavingJudge, str]:
     """A judge that has attacked itself, and the line that says what holds."""
-    judge = LeavingJudge(config.judge_workers, config.limits, sandbox=config.sandbox)
+    settings = config.judge_workers, config.limits, config.sandbox
+    judge = (
+        LeavingRayJudge(*settings, config.ray_address)
+        if config.judge == "ray"
+        else LeavingJudge(*settings)
+    )
     await stack.enter_async_context(judge)
     found = await asyncio.to_thread(judge.self_check)
     say(found.line)
@@ -260,6 +265,8 @@ async def judge_again(asked: Config) -> None:
         limits=replace(config.limits, **limits),
         sandbox=sandbox,
         judge_workers=asked.judge_workers,
+        judge=asked.judge,
+        ray_address=asked.ray_address,
     )
     judged_by, now = [settings.get(name) for name in JUDGED_BY], [RECIPE_VERSION, PYTHON]
     if not asked.regrade and judged_by != now:

@@ -17,6 +17,7 @@ from flags import (
     CALIBRATE,
     DRY,
     EVERYWHERE,
+    JUDGE_MODES,
     ON_TASKS,
     REGRADE,
     REUSE,
@@ -218,6 +219,16 @@ class Config:
         "start again though the folder holds a run (it is set aside)",
         modes=(*SAMPLING, AUDIT),
     )
+    judge: str = flag(
+        "local",
+        "where programs are judged: local, or ray (the nodes of a Ray)",
+        modes=JUDGE_MODES["judge_workers"],
+    )
+    ray_address: str | None = flag(
+        None,
+        "of the Ray that judges (default: RAY_ADDRESS, else a Ray of this machine alone)",
+        modes=JUDGE_MODES["judge_workers"],
+    )
     limits: Limits = field(default_factory=Limits)
     sandbox: Sandbox = True
     judge_workers: int | None = None
@@ -320,6 +331,10 @@ def _at_odds(config: Config) -> str | None:
         return "--config has no effect without --tasks hf:OWNER/NAME"
     if config.tasks is None and not set(config.splits) <= set(SPLITS):
         return f"--splits takes some of {', '.join(SPLITS)}"
+    if config.judge not in ("local", "ray"):
+        return "--judge is local or ray"
+    if config.ray_address and config.judge != "ray":
+        return "--ray-address has no effect without --judge ray"
     if config.stream not in ("on", "off", "auto"):
         return "--stream is on, off or auto"
     ours = sorted(OURS.intersection(config.extra_body or {}))

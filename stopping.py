@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 from judge import Judge, JudgeFault, Judgement, Limits, Sandbox
 from policy import BudgetSpent, Stopped
 from policy.key import without_password
+from ray_judge import RayJudge
 from settings import Config
 
 if TYPE_CHECKING:
@@ -61,6 +62,16 @@ class LeavingJudge(Judge):
         finally:
             judging.cancel()
             leaving.cancel()
+
+
+class LeavingRayJudge(LeavingJudge, RayJudge):
+    """The same for the judge on a Ray at an address, see RayJudge."""
+
+    def __init__(
+        self, workers: int | None, limits: Limits, sandbox: Sandbox, address: str | None
+    ) -> None:
+        super().__init__(workers, limits, sandbox)
+        self.address = address
 
 
 @contextlib.contextmanager

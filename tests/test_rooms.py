@@ -24,6 +24,7 @@ FLOORS = (
     {"report", "journal"},
     {"agree", "audits", "lines"},
     {"swarm"},
+    {"ray_judge"},
     {"judge", "policy"},
     {"checkers"},
     {"trial"},
