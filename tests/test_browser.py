@@ -436,6 +436,15 @@ def test_a_difference_has_an_address_and_its_lines_make_both_programs(browser: A
     assert after == program[new].split("\n")
 
 
+def test_the_readmes_address_shows_what_its_picture_shows(browser: Any, dry: Path):
+    address = re.search(r"report\.html(#/task/\S+/vs/[^`\s]+)`", (ROOT / "README.md").read_text())
+    assert address
+    reader = Reader(browser, dry)
+    reader.open(address[1])
+    reader.until(lambda: reader.all("#attempt .diff ins"))
+    assert "verdict accepted" in reader.all("#attempt li")
+
+
 def test_keys_move_between_attempts_and_tasks(browser: Any, dry: Path):
     from selenium.webdriver.common.keys import Keys
 
