@@ -326,8 +326,10 @@ class RayJudge(Judge):
             running.cancel()
             with contextlib.suppress(asyncio.CancelledError, ray.exceptions.RayError):
                 await running
-        for node in self._nodes.values():
-            ray.kill(node.actor)
+        if ray.is_initialized():  # the caller may have left it, and with it the actors
+            for node in self._nodes.values():
+                with contextlib.suppress(ray.exceptions.RayError, ValueError):
+                    ray.kill(node.actor)
         self._nodes.clear()
         if self._started:
             await asyncio.to_thread(ray.shutdown)

@@ -16,9 +16,11 @@ import os
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
+from functools import partial
 from typing import TypeVar
 
 from judge import Judge, JudgeFault, Limits, Sandbox, SandboxError
+from ray_judge import RayJudge
 
 T = TypeVar("T")
 
@@ -61,19 +63,30 @@ _left: list[Resident] = []  # a forked process keeps what it must not end
 
 
 def set_up(
-    workers: int | None = None, limits: Limits | None = None, sandbox: Sandbox = True
+    workers: int | None = None,
+    limits: Limits | None = None,
+    sandbox: Sandbox = True,
+    judge: str = "local",
+    ray_address: str | None = None,
 ) -> str:
     """Start the judge with these instead of the usual arguments of Judge; what it says of itself.
 
     Raises:
         RuntimeError: it was started already.
-        SandboxError: less of the sandbox holds on this machine than was asked for.
+        SandboxError: less of the sandbox holds on this machine than was asked for, or no node of
+            the Ray can judge.
+        ValueError: the judge is neither "local" nor "ray".
     """
     global _make
+    if judge not in ("local", "ray"):
+        raise ValueError(f"a judge is local or ray, and not {judge!r}")
     with _lock:
         if _resident is not None:
             raise RuntimeError("the judge of this process was started already: set it up before")
-        _make = lambda: Judge(workers, limits, sandbox)  # noqa: E731
+        if judge == "ray":
+            _make = partial(RayJudge, workers, limits, sandbox, ray_address)
+        else:
+            _make = partial(Judge, workers, limits, sandbox)
     return resident().line
 
 

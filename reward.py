@@ -158,7 +158,8 @@ async def score(
 def set_up(**settings: Any) -> str:
     """Start the judge of this process with other settings: workers, limits, sandbox of judge.Judge.
 
-    Limits are a dict of fields of judge.Limits. Returns the line that says what the sandbox holds.
+    Limits are a dict of fields of judge.Limits. judge="ray" judges on the nodes of a Ray, that at
+    ray_address. Returns the line that says what the sandbox holds.
 
     Raises:
         RuntimeError: a reply was scored already.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import reward
 from data import Case, Task
 from judge import CheckerFault, Judge, JudgeFault, Limits, SandboxError
 from ray_judge import RayJudge
@@ -50,8 +51,15 @@ def test_a_ray_of_two_nodes(cluster):
             assert await verdicts(judge) == expected
             with pytest.raises(CheckerFault, match="no answer"):
                 await judge.grade(ADD, Task("c", "c", "c", "", 0, *[TASK.visible] * 2, checker="1"))
+            await rewards()
             await a_node_dies(judge)
             await the_last_actor_dies(judge)
+
+    async def rewards() -> None:
+        cases = '{"inputs": ["1 2"], "outputs": ["3"]}'
+        assert "on 2 nodes" in reward.set_up(workers=1, judge="ray")
+        found = await reward.score([f"```python\n{ADD}\n```", "no"], [cases] * 2)
+        assert [each.value for each in found] == [1.0, 0.0]
 
     async def a_node_dies(judge) -> None:
         asleep = "import time\ntime.sleep(0.02)\n" + ADD
