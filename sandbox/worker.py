@@ -93,8 +93,8 @@ COMPILING_FRAMES = 1  # one is not there yet when it is compiled
 # What a program imports is imported in its program process, so that its cases need not. Some of it
 # loads shared libraries from outside of Python's own folders, which no case may read.
 _IMPORTED = re.compile(
-    rb"""\bfrom[ \t]+([\w.]+)[ \t]+import\b[ \t]*\(?([\w., \t\r\n\\]*)"""
-    rb"""|\bimport[ \t]+([\w., \t]+)|\b(?:__import__|import_module)\(\s*['"]([\w.]+)"""
+    rb"""\bfrom[ \t]+([\w.]+)[ \t]+import\b[ \t]*(\([^)]*\)|(?:\\\r?\n|[^\r\n;#\\])*)"""
+    rb"""|\bimport[ \t]+((?:\\\r?\n|[\w., \t])+)|\b(?:__import__|import_module)\(\s*['"]([\w.]+)"""
 )
 # Modules that do more than to define something when they are imported.
 NOT_PRELOADED = {"__main__", "antigravity", "idlelib", "site", "test", "this", "turtledemo"}
@@ -169,7 +169,9 @@ def imports(source: bytes) -> Iterator[tuple[str, list[str]]]:
     """Modules of the standard library that a program imports, with what it takes from each."""
     for package, taken, *modules in dict.fromkeys(_IMPORTED.findall(source)):
         parts = set(re.findall(r"\w+", taken.decode(errors="replace"))) - NOT_PRELOADED
-        for words in map(str.split, b",".join((package, *modules)).decode().split(",")):
+        for words in map(
+            str.split, b",".join((package, *modules)).replace(b"\\", b" ").decode().split(",")
+        ):
             names = words[0].split(".") if words else [""]  # of `a.b as c` the first word
             if names[0] in sys.stdlib_module_names and NOT_PRELOADED.isdisjoint(names):
                 yield words[0], sorted(parts)

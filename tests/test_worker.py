@@ -14,6 +14,7 @@ import pytest
 
 from data import Case, Task
 from judge import Judge, Judgement
+from sandbox import worker
 
 # --- the end of a program, threads, recursion, the library ---------------------------------------
 
@@ -206,3 +207,26 @@ def test_tasks_of_one_id_are_told_apart_by_their_cases() -> None:
             return [await judge.grade("print(1)", task) for task in tasks]
 
     assert [judgement.verdict for judgement in asyncio.run(body())] == ["accepted", "wrong answer"]
+
+
+@pytest.mark.parametrize(
+    ("source", "modules"),
+    [
+        ("from bisect import bisect_left\nimport gzip\n", "bisect gzip"),
+        ("from x import (\n  a,\n  b)\nimport heapq, zlib as z, os.path\n", "heapq zlib os.path"),
+        (
+            "import heapq, \\\n  gzip\nfrom math import \\\n  sqrt, gcd\nimport lzma",
+            "heapq gzip math lzma",
+        ),
+        (
+            "import sys;import gzip;from collections import deque;import bz2",
+            "sys gzip collections bz2",
+        ),
+        ("from collections import deque  # of\r\nimport csv\r\n", "collections csv"),
+        ("x = __import__('gzip')\nimportlib.import_module(\"bz2\")", "gzip bz2"),
+        ("from heapq import *\nif 1: import gzip\nelse:\n\timport bz2", "heapq gzip bz2"),
+        ("important = 1\nreimport = 2", ""),
+    ],
+)
+def test_what_a_program_imports_is_loaded_before_it_is_locked_in(source: str, modules: str) -> None:
+    assert {name for name, _ in worker.imports(source.encode())} == set(modules.split())
