@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import io
 import os
+import socket
 import sys
 import zipfile
 from collections import deque
@@ -45,6 +46,19 @@ LOOK = 5.0
 A_WORKER = 32  # programs that a node holds for each of its workers
 STARTS = 60.0  # seconds that a node may take to start its actor and to check itself
 OPTIONS = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": 100}
+
+
+def _reach(address: str) -> None:
+    """SandboxError when nothing listens at HOST:PORT, for which Ray itself would wait long."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():  # none, "auto", "local": Ray finds it, or starts it
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+    except (OSError, OverflowError) as error:
+        raise SandboxError(
+            f"no Ray at {address}: {error}; is it running, and --ray-address right?"
+        ) from None
 
 
 def _source() -> bytes:
@@ -187,6 +201,7 @@ class RayJudge(Judge):
         except ImportError:
             raise SandboxError("--judge ray needs Ray: pip install '.[ray]'") from None
         if not ray.is_initialized():
+            _reach(self.address or os.environ.get("RAY_ADDRESS", ""))
             try:
                 ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
             except (ConnectionError, ValueError, RuntimeError) as error:

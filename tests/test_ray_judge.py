@@ -86,6 +86,20 @@ def test_a_ray_of_two_nodes(cluster):
     asyncio.run(scenario())
 
 
+def test_nodes_of_another_python_are_left_out_by_name(cluster, monkeypatch):
+    monkeypatch.setattr("ray_judge._python", lambda: "3.0")
+    with pytest.raises(
+        SandboxError, match=r"no node of the Ray can judge; left out: .*and 3\.0 here"
+    ):
+        RayJudge(1).self_check()
+
+
+def test_an_address_without_a_ray_is_one_line_at_once():
+    pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
+    with pytest.raises(SandboxError, match=r"no Ray at 127\.0\.0\.1:1: .*--ray-address right\?"):
+        RayJudge(1, address="127.0.0.1:1").self_check()
+
+
 def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)  # an import of it fails
     with pytest.raises(SandboxError, match=r"pip install '\.\[ray\]'"):
