@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import resource
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from journal import Journal
 from judge import Failure, Judgement
 from policy import Reply
+from settings import Config
 from swarm import Key, Rollout, Shape, TaskFacts, derive_seed
 
 SHAPE = Shape()
@@ -49,6 +51,10 @@ def write(folder: Path, rollouts: int, size: int) -> int:
     failure = Failure(2, False, "wrong answer", "1 2", "3", "4")
     judgement = Judgement("wrong answer", 3, 9, 0, 40, failure, 0.25)
     with Journal.open(folder, SETTINGS) as journal:
+        place = str(folder / "no-tasks.parquet")  # the page does without the tasks' cases
+        config = {**Config().saved, "tasks": place}
+        counts = {"source": "made", "read": rollouts, "kept": rollouts, "dropped": {}}
+        journal.add_load({**counts, "config": config, "environment": {}})
         for number in range(-(-rollouts // len(places))):
             task = f"train/{number}_A"
             facts = TaskFacts(task, str(number), 1500, 9, 40, 1, "c" * 16, "m" * 16)
@@ -105,6 +111,13 @@ def main() -> None:
         print(f"journal of {size / 1e6:,.0f} MB")
         for how in ("read", "open", "read"):
             subprocess.run([sys.executable, __file__, "--replay", folder, how], check=True)
+        started = time.perf_counter()
+        run = Path(__file__).parent.parent / "run.py"
+        command = [sys.executable, str(run), "--reuse", "--out", folder]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        seconds = time.perf_counter() - started
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        print(f"--reuse, with the page: {seconds:.1f} s, reading included; at most {most:.0f} MiB")
 
 
 if __name__ == "__main__":
