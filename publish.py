@@ -16,7 +16,7 @@ from typing import Any
 
 import report
 from audits import sound_tasks
-from data import DataError
+from data import DataError, Task
 from flags import SAVED
 from folder import JournalError
 from journal import Journal
@@ -100,14 +100,21 @@ def publish(journal: Journal, asked: Config) -> None:
 
 
 def write_page(
-    journal: Journal, asked: Config, results: Mapping[str, Any], *, finished: bool = True
+    journal: Journal,
+    asked: Config,
+    results: Mapping[str, Any],
+    *,
+    tasks: Mapping[str, Task] | None = None,
+    finished: bool = True,
 ) -> None:
-    """report.html; the tasks are read again for their cases, and the page does without them."""
+    """report.html, with the cases of `tasks`; None: they are read again, and the page does without
+    them where that fails."""
     config = saved_config(journal, asked)
-    try:
-        tasks = saved_tasks(config, journal, set(journal.facts))
-    except DataError:
-        tasks = {}
+    if tasks is None:
+        try:
+            tasks = saved_tasks(config, journal, set(journal.facts))
+        except DataError:
+            tasks = {}
     arms, noise_runs = runs_shown(config, journal, asked)
     saved = Saved(
         facts=journal.facts,
@@ -125,7 +132,9 @@ def write_page(
     report.write_page(results, saved, folder, megabytes=asked.page_mb, finished=finished)
 
 
-async def publish_so_far(folder: Path, asked: Config, say: Callable[[str], None]) -> None:
+async def publish_so_far(
+    folder: Path, asked: Config, tasks: Mapping[str, Task], say: Callable[[str], None]
+) -> None:
     """Write the page of a run that goes on, again and again, until cancelled.
 
     In a thread, from the file that the run writes, and never at the cost of the run: what goes
@@ -136,16 +145,17 @@ async def publish_so_far(folder: Path, asked: Config, say: Callable[[str], None]
         await asyncio.sleep(pause)
         started = time.monotonic()
         try:
-            await asyncio.to_thread(_page_of, folder, asked)
+            await asyncio.to_thread(_page_of, folder, asked, tasks)
         except Exception as error:
             say(f"no page while the run goes on: {error}")
             return
         pause = max(PAGE_SECONDS, 10 * (time.monotonic() - started))
 
 
-def _page_of(folder: Path, asked: Config) -> None:
+def _page_of(folder: Path, asked: Config, tasks: Mapping[str, Task]) -> None:
     with Journal.read(folder) as journal:
-        write_page(journal, asked, results_of(journal, asked), finished=False)
+        results = results_of(journal, asked)
+        write_page(journal, asked, results, tasks=tasks, finished=False)
 
 
 def runs_shown(config: Config, journal: Journal, asked: Config) -> tuple[list[str], int]:

@@ -92,9 +92,6 @@ USER_ERRORS = (
 )
 
 
-# --- what is recorded -------------------------------------------------------------------------
-
-
 def make_policy(config: Config) -> Endpoint | ScriptedPolicy:
     """The endpoint, its address and key looked at, or the scripted policy of the dry run."""
     if config.dry_run:
@@ -236,7 +233,8 @@ async def search(
         on_left_out=journal.leave_out,
         sound=sound_tasks(journal.audits),
     )
-    page = asyncio.create_task(publish_so_far(config.folder, config, say))
+    tasks = {task.id: task for task in loaded.tasks}
+    page = asyncio.create_task(publish_so_far(config.folder, config, tasks, say))
     try:
         with stopping_on_signals(policy, judge, say):
             for number, part in enumerate(parts, 1):

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 import publish
-from data import Case, Task
+from data import Case, Task, load_tasks
 from judge import Failure, Judgement
 from policy import Reply
 from report import Saved, write_page
@@ -118,8 +118,6 @@ def test_lineage_is_what_was_sent(out):
 
 
 def test_no_hidden_case_is_in_the_page(out):
-    from data import load_tasks
-
     page = (out / "report.html").read_text("utf-8")
     chunks = chunks_of(page)
     for task in load_tasks("toy").tasks:
@@ -159,15 +157,16 @@ def test_a_run_that_goes_on_has_a_page_and_is_not_hurt_by_one_that_fails(
     folder.mkdir()
     (folder / "rollouts.jsonl").write_bytes((out / "rollouts.jsonl").read_bytes()[:-3000])
     config = parse(["--dry-run", "--out", str(folder)])
+    tasks = {task.id: task for task in load_tasks("toy").tasks}
     monkeypatch.setattr(publish, "PAGE_SECONDS", 0.01)
 
     async def watch() -> None:
-        writing = asyncio.create_task(publish.publish_so_far(folder, config, said.append))
+        writing = asyncio.create_task(publish.publish_so_far(folder, config, tasks, said.append))
         while not (folder / "report.html").exists():
             await asyncio.sleep(0.01)
         writing.cancel()
         await asyncio.wait([writing])
-        await publish.publish_so_far(tmp_path / "nowhere", config, said.append)
+        await publish.publish_so_far(tmp_path / "nowhere", config, {}, said.append)
 
     asyncio.run(watch())
     assert not data_of((folder / "report.html").read_text("utf-8"))["finished"]
