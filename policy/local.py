@@ -111,3 +111,87 @@ class Local:
         self._waiting: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
         self._slots, self._stopped = asyncio.Semaphore(concurrency), False
         self._thread = threading.Thread(target=self._serve, daemon=True)
+
+    async def __aenter__(self) -> Local:
+        self._thread.start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        self._waiting.put(None)
+        await asyncio.to_thread(self._thread.join)
+        self._c.llama_batch_free(self._batch)
+        self._c.llama_free(self._context)
+        self._c.llama_model_free(self._model)
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """What shapes a reply, JSON-ready."""
+        return {
+            "model": self._path.name,
+            "bytes": self._path.stat().st_size,
+            "temperature": self._sampling.temperature,
+            "max_tokens": self._sampling.max_tokens,
+            "chat_template_kwargs": {"enable_thinking": self._sampling.thinking},
+            "seed": "one a rollout",
+        }
+
+    @property
+    def line(self) -> str:
+        """What decodes, in one line."""
+        fields = ", ".join(f"{name} {json.dumps(value)}" for name, value in self.sent.items())
+        cores = len(os.sched_getaffinity(0))
+        many = f"{len(self._sequences)} replies at once on {cores} cores"
+        return f"in this process: {fields}, {many}, about {self.rate:.0f} tokens/s"
+
+    async def probe(self) -> None:
+        """Measure the rate: a batch of short replies, twice, since the first reads the model."""
+        messages, tokens = TRIAL
+        for _ in range(2):
+            before, started = self.sampled, time.monotonic()
+            seeds = range(len(self._sequences))
+            await asyncio.gather(*(self._sample(messages, seed, tokens) for seed in seeds))
+            self.rate = (self.sampled - before) / (time.monotonic() - started)
+        self.tokens_used = self.sampled = 0
+
+    async def sample(self, messages: list[Message], seed: int) -> Reply:
+        """Sample one reply; waits for a free sequence first, in the order of the calls."""
+        return await self._sample(messages, seed, self._sampling.max_tokens)
+
+    async def _sample(self, messages: list[Message], seed: int, most: int) -> Reply:
+        async with self._slots:
+            if self._stopped:
+                raise Stopped("no new request is started")
+            thinking = self._sampling.thinking
+            prompt = self._format(messages=messages, enable_thinking=thinking).prompt  # type: ignore
+            tokens = self._text.tokenize(prompt.encode(), add_bos=False, special=True)
+            if len(tokens) + most > self._window:
+                return Reply("", "", "none", "prompt too long", len(tokens), 0, None, 0.0)
+            future = asyncio.get_running_loop().create_future()
+            self._waiting.put(Request(tokens, seed, most, future))
+            self.in_flight += 1
+            try:
+                reply = await future
+            finally:
+                self.in_flight -= 1
+            self.sampled += reply.completion_tokens or 0
+            self.tokens_used += len(tokens) + (reply.completion_tokens or 0)
+            return reply
+
+    def stop(self) -> None:
+        """Every later sample raises Stopped; replies under way go on to their end."""
+        self._stopped = True
+
+    # --- the thread ---------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Decode whatever waits, until None does; an error of it is each caller's."""
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        while True:
+            busy = [each for each in self._sequences if each.request]
+            with contextlib.suppress(queue.Empty):
+                while len(busy) < len(self._sequences):
+                    request = self._waiting.get(block=not busy)
+                    if request is None:
+                        return
+                    busy.append(self._admit(request))
+            self._step(busy)
