@@ -1,0 +1,207 @@
+"""Tokens -> sampled tokens, many prompts at once, by llama.cpp in this process.
+
+One thread decodes. A free row of the batch takes the prompt that has waited longest, with what
+another row's cache holds of it already, and then all rows sample token by token together. The
+thread takes every core and gives way to the judge, by a lower priority.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import llama_cpp as c
+from llama_cpp.llama_chat_format import Jinja2ChatFormatter
+
+WINDOW = 4096  # most tokens of prompt and reply, where the model was trained on as many
+CHUNK = 512  # tokens of a prompt that are decoded in one go
+NICE = 10
+
+
+class DecoderError(Exception):
+    """The file is no chat model, or does not fit; its text is one line for the user."""
+
+
+class Request(NamedTuple):
+    tokens: list[int]
+    seed: int
+    most: int
+    future: Future[list[int]]
+
+
+@dataclass
+class Row:
+    """A row of the batch: the tokens in its cache, and the request that it serves, if any."""
+
+    id: int
+    held: list[int] = field(default_factory=list)
+    sampled: list[int] = field(default_factory=list)
+    request: Request | None = None
+    sampler: Any = None
+
+
+@c.llama_log_callback  # type: ignore[untyped-decorator]
+def _quiet(level: int, text: bytes, data: object) -> None:
+    """llama.cpp says much, and to stderr."""
+
+
+class Decoder:
+    """A model of a .gguf file, and its rows; a context manager.
+
+    Args:
+        path: of the file.
+        rows: prompts at once; each takes memory for a window.
+        temperature: 0 is greedy.
+
+    Raises:
+        DecoderError: the file is no chat model, or there is too little memory.
+    """
+
+    def __init__(self, path: Path, rows: int, temperature: float) -> None:
+        c.llama_log_set(_quiet, ctypes.c_void_p())
+        try:
+            self._text = c.Llama(str(path), vocab_only=True, verbose=False)
+            template = self._text.metadata["tokenizer.chat_template"]
+        except (ValueError, KeyError, OSError) as error:
+            raise DecoderError(f"{path} is no .gguf of a chat model ({error})") from None
+        self._model = c.llama_model_load_from_file(
+            str(path).encode(), c.llama_model_default_params()
+        )
+        how = c.llama_context_default_params()
+        self.window: int = min(WINDOW, c.llama_model_n_ctx_train(self._model))
+        how.n_ctx, how.n_seq_max = rows * self.window, rows
+        how.n_batch = how.n_ubatch = self._most = max(CHUNK, rows)
+        self.cores = how.n_threads = how.n_threads_batch = len(os.sched_getaffinity(0))
+        self._context = c.llama_init_from_model(self._model, how)
+        if not self._context:
+            raise DecoderError(f"too little memory for {rows} rows of {self.window} tokens")
+        self._memory = c.llama_get_memory(self._context)
+        self._vocab = c.llama_model_get_vocab(self._model)
+        self._batch = c.llama_batch_init(self._most, 0, 1)
+        bos, eos = self._text.token_bos(), self._text.token_eos()
+        names = (c.llama_vocab_get_text(self._vocab, n).decode() if n >= 0 else "" for n in (eos, bos))
+        self._format = Jinja2ChatFormatter(template, *names)
+        self._temperature = temperature
+        self.rows = [Row(number) for number in range(rows)]
+        self._waiting: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name="decoder", daemon=True)
+
+    def __enter__(self) -> Decoder:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """End the thread; what it has begun is not waited for."""
+        self._waiting.put(None)
+        self._thread.join()
+        c.llama_batch_free(self._batch)
+        c.llama_free(self._context)
+        c.llama_model_free(self._model)
+
+    def encode(self, messages: Sequence[dict[str, str]], **template: Any) -> list[int]:
+        """Messages -> tokens of the prompt, by the model's own chat template."""
+        prompt = self._format(messages=list(messages), **template).prompt  # type: ignore[arg-type]
+        return self._text.tokenize(prompt.encode(), add_bos=False, special=True)
+
+    def text(self, sampled: list[int]) -> str:
+        return self._text.detokenize(sampled).decode(errors="replace")
+
+    def ended(self, sampled: list[int]) -> bool:
+        """Whether the model ended the reply, and not its length."""
+        return bool(sampled) and bool(c.llama_vocab_is_eog(self._vocab, sampled[-1]))
+
+    def sample(self, tokens: list[int], seed: int, most: int) -> Future[list[int]]:
+        """Up to `most` tokens after a prompt, the one that ends it included.
+
+        The seed keeps its low 32 bits. A seed decides a reply together with the rows beside it:
+        sums of floats differ by their order.
+        """
+        request = Request(tokens, seed & 0xFFFFFFFF, most, Future())
+        self._waiting.put(request)
+        return request.future
+
+    # --- the thread ---------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        while True:
+            busy = [row for row in self.rows if row.request]
+            while len(busy) < len(self.rows) and (self._waiting.qsize() or not busy):
+                request = self._waiting.get()
+                if request is None:
+                    return
+                if request.future.set_running_or_notify_cancel():
+                    busy.append(self._admit(request))
+            if self._closing():
+                return
+            self._step(busy)
+
+    def _admit(self, request: Request) -> Row:
+        """A free row that holds the prompt but for its last token."""
+        tokens = request.tokens
+
+        def held(row: Row) -> int:
+            pairs = enumerate(zip(row.held, tokens, strict=False))
+            end = min(len(row.held), len(tokens))
+            return min(next((n for n, (a, b) in pairs if a != b), end), len(tokens) - 1)
+
+        source = max(self.rows, key=lambda row: (held(row), row.request is None))
+        shared = held(source)
+        row = source
+        if source.request is not None:
+            # The row that holds least of use: an emptier cache is the better one to lose.
+            row = min((r for r in self.rows if r.request is None), key=lambda r: len(r.held))
+            c.llama_memory_seq_rm(self._memory, row.id, -1, -1)
+            c.llama_memory_seq_cp(self._memory, source.id, row.id, -1, -1)
+        if not c.llama_memory_seq_rm(self._memory, row.id, shared, -1):
+            shared = 0  # a model whose cache keeps no single tokens
+            c.llama_memory_seq_rm(self._memory, row.id, -1, -1)
+        row.held = tokens[:shared]
+        for start in range(shared, len(tokens) - 1, self._most):
+            part = tokens[start : min(start + self._most, len(tokens) - 1)]
+            self._decode([(row, token) for token in part], wanted=False)
+        row.request, row.sampled = request, []
+        row.sampler = c.llama_sampler_chain_init(c.llama_sampler_chain_default_params())
+        if self._temperature:
+            c.llama_sampler_chain_add(row.sampler, c.llama_sampler_init_temp(self._temperature))
+            c.llama_sampler_chain_add(row.sampler, c.llama_sampler_init_dist(request.seed))
+        else:
+            c.llama_sampler_chain_add(row.sampler, c.llama_sampler_init_greedy())
+        return row
+
+    def _step(self, busy: list[Row]) -> None:
+        """One token more for each row."""
+        requests = [row.request for row in busy if row.request]
+        self._decode(
+            [
+                (row, row.sampled[-1] if row.sampled else request.tokens[-1])
+                for row, request in zip(busy, requests, strict=True)
+            ],
+            wanted=True,
+        )
+        for n, (row, request) in enumerate(zip(busy, requests, strict=True)):
+            token = c.llama_sampler_sample(row.sampler, self._context, n)
+            row.sampled.append(token)
+            if c.llama_vocab_is_eog(self._vocab, token) or len(row.sampled) == request.most:
+                c.llama_sampler_free(row.sampler)
+                row.request = None
+                request.future.set_result(row.sampled)
+
+    def _decode(self, tokens: list[tuple[Row, int]], *, wanted: bool) -> None:
+        """Decode a token or several of each row, behind what it holds."""
+        batch = self._batch
+        batch.n_tokens = len(tokens)
+        for n, (row, token) in enumerate(tokens):
+            batch.token[n], batch.pos[n] = token, len(row.held)
+            batch.n_seq_id[n], batch.seq_id[n][0] = 1, row.id
+            batch.logits[n] = wanted
+            row.held.append(token)
+        if code := c.llama_decode(self._context, batch):
+            raise RuntimeError(f"llama_decode gave {code} for {len(tokens)} tokens")
