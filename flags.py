@@ -9,14 +9,17 @@ from collections.abc import Callable
 from dataclasses import Field, field, fields
 from typing import Any
 
-# What a command line asks for: a run with an endpoint, one with written replies, or something
-# about a saved run: its report, its report with --calibrate, its programs judged again.
-RUN, DRY, REUSE, CALIBRATE, REGRADE = "run", "dry-run", "reuse", "calibrate", "regrade"
+# What a command line asks for: a run with an endpoint, with a model in this process or with
+# written replies, or something about a saved run: its report, its report with --calibrate, its
+# programs judged again.
+RUN, LOCAL, DRY = "run", "local", "dry-run"
+REUSE, CALIBRATE, REGRADE = "reuse", "calibrate", "regrade"
 AUDIT = "audit"  # of the tasks alone, without a policy
-SAMPLING = (RUN, DRY)
+MODEL = (RUN, LOCAL)
+SAMPLING = (*MODEL, DRY)
 SAVED = (REUSE, CALIBRATE, REGRADE)
 EVERYWHERE = (*SAMPLING, *SAVED, AUDIT)
-ON_TASKS = (RUN, AUDIT)  # and not the dry run, whose tasks are given
+ON_TASKS = (*MODEL, AUDIT)  # and not the dry run, whose tasks are given
 
 
 def flag(
@@ -130,6 +133,8 @@ def without_effect(config: Any) -> str | None:
             continue
         if config.mode == DRY:
             why = "a dry run makes no request"
+        elif config.mode == LOCAL:
+            why = "the model is in this process"
         elif config.mode == AUDIT:
             why = "an audit alone samples nothing; give --base-url or --model for a run"
         else:

@@ -41,7 +41,7 @@ from checks import audit, calibrate, judge_extra, not_audited
 from data import DataError, Loaded
 from descriptors import A_WORKER, SPARE, raise_limit
 from export import Export, write_exports
-from flags import AUDIT, CALIBRATE, REGRADE, REUSE
+from flags import AUDIT, CALIBRATE, REGRADE, REUSE, RUN
 from folder import NAME, JournalError, check_folder
 from journal import Journal
 from judge import Judge, JudgeFault, SandboxError
@@ -77,6 +77,9 @@ from versions import environment
 
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
+    from policy.local import Local
+
+    Sampled = Endpoint | Local | ScriptedPolicy
 
 JUDGED_BY = ("recipe", "python")  # settings that come from no flag, and decide verdicts
 PROMPTS = Path(__file__).parent / "prompts"
@@ -92,13 +95,18 @@ USER_ERRORS = (
 )
 
 
-def make_policy(config: Config) -> Endpoint | ScriptedPolicy:
-    """The endpoint, its address and key looked at, or the scripted policy of the dry run."""
+def make_policy(config: Config) -> Sampled:
+    """The endpoint, its address and key looked at, or the model or the replies of another mode."""
     if config.dry_run:
         from toy import replies
 
         written = {title: [Scripted(*row) for row in rows] for title, rows in replies().items()}
         return ScriptedPolicy(written)
+    sampling = Sampling(config.temperature, config.max_tokens, config.thinking)
+    if config.local:
+        from policy.local import Local, find_model
+
+        return Local(find_model(config.gguf), sampling, config.concurrency)
     keys = [find_key(url) for url in config.base_url]  # before what is slow to import
     from policy.endpoint import Endpoint  # --reuse and the dry run do without
 
@@ -106,7 +114,7 @@ def make_policy(config: Config) -> Endpoint | ScriptedPolicy:
         config.base_url,
         keys,
         config.model,
-        Sampling(config.temperature, config.max_tokens, config.thinking),
+        sampling,
         extra_body=config.extra_body,
         stream=config.stream,
         concurrency=config.concurrency,
@@ -119,7 +127,7 @@ def make_policy(config: Config) -> Endpoint | ScriptedPolicy:
 
 
 @contextlib.asynccontextmanager
-async def probed(policy: Endpoint | ScriptedPolicy) -> AsyncIterator[Endpoint | ScriptedPolicy]:
+async def probed(policy: Sampled) -> AsyncIterator[Sampled]:
     """The policy, ready to be sampled."""
     if isinstance(policy, ScriptedPolicy):
         yield policy
@@ -145,7 +153,7 @@ async def open_judge(config: Config, stack: contextlib.AsyncExitStack) -> tuple[
     return judge, found.line
 
 
-async def sample(config: Config, policy: Endpoint | ScriptedPolicy, loaded: Loaded) -> None:
+async def sample(config: Config, policy: Sampled, loaded: Loaded) -> None:
     """Everything that makes requests, then the checks and the report."""
     prompts = Prompts(PROMPTS, no_comments=config.no_comments)
     async with contextlib.AsyncExitStack() as stack:
@@ -205,7 +213,7 @@ async def search(
     journal: Journal,
     loaded: Loaded,
     prompts: Prompts,
-    policy: Endpoint | ScriptedPolicy,
+    policy: Sampled,
     judge: LeavingJudge,
 ) -> None:
     """The base groups and the arms, with a bar."""
@@ -246,7 +254,7 @@ async def search(
     finally:
         page.cancel()
         progress.close()
-        if not isinstance(policy, ScriptedPolicy):
+        if config.mode == RUN:
             with contextlib.suppress(JournalError):  # a full disk has been told
                 journal.add_served(policy.served)
 
@@ -407,7 +415,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def allow_descriptors(config: Config) -> None:
     """Raise the limit of file descriptors to what the run needs; PolicyError when it cannot."""
     workers = config.judge_workers or os.cpu_count() or 1
-    requests = 0 if config.dry_run else config.concurrency * len(config.base_url)
+    requests = config.concurrency * len(config.base_url) if config.mode == RUN else 0
     needed = requests + A_WORKER * workers + SPARE
     allowed = raise_limit(needed)
     if requests and allowed < needed - SPARE // 2:

@@ -18,6 +18,8 @@ from flags import (
     DRY,
     EVERYWHERE,
     JUDGE_MODES,
+    LOCAL,
+    MODEL,
     ON_TASKS,
     REGRADE,
     REUSE,
@@ -45,6 +47,8 @@ OURS = {  # fields of a request that --extra-body does not set
     "max_completion_tokens",
 }  # fmt: skip
 AUDITED = 3  # known right programs, and wrong ones, of a task that --audit judges
+FIRST_PROGRAMS = Path(__file__).parent / "examples" / "first_programs.jsonl"
+FIRST_LIMIT = 24  # of those, what --local takes
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
@@ -143,9 +147,9 @@ class Config:
         f"the model (default: {DEFAULT_MODEL} there, elsewhere the only model served)",
         modes=(RUN,),
     )
-    temperature: float = flag(1.0, "sampling temperature", least=0, most=100, modes=(RUN,))
-    max_tokens: int = flag(2048, "longest reply, in tokens", least=1, most=10**9, modes=(RUN,))
-    thinking: bool = flag(False, "let the model think before it answers", modes=(RUN,))
+    temperature: float = flag(1.0, "sampling temperature", least=0, most=100, modes=MODEL)
+    max_tokens: int = flag(2048, "longest reply, in tokens", least=1, most=10**9, modes=MODEL)
+    thinking: bool = flag(False, "let the model think before it answers", modes=MODEL)
     no_comments: bool = flag(False, "ask for programs without comments")
     extra_body: Mapping[str, Any] | None = flag(
         None,
@@ -159,7 +163,7 @@ class Config:
         modes=(RUN,),
     )
     concurrency: int = flag(
-        64, "requests in flight at each endpoint", least=1, most=100_000, modes=(RUN,)
+        64, "requests in flight at each endpoint", least=1, most=100_000, modes=MODEL
     )
     read_timeout: float = flag(
         600.0, "longest silence in a reply, in seconds", least=1, most=10**6, modes=(RUN,)
@@ -185,10 +189,18 @@ class Config:
         modes=(RUN,),
     )
     out: str | None = flag(
-        None, "folder to write to (default: out, or out/dry-run)", modes=EVERYWHERE
+        None, "folder to write to (default: out, out/local or out/dry-run)", modes=EVERYWHERE
     )
     dry_run: bool = flag(
         False, "toy tasks and a scripted policy: no key and no network", modes=EVERYWHERE
+    )
+    local: bool = flag(
+        False,
+        f"a small model in this process, on {FIRST_LIMIT} small tasks: no key, server or network",
+        modes=EVERYWHERE,
+    )
+    gguf: str | None = flag(
+        None, "the model of --local (default: SmolLM2-135M-Instruct)", modes=(LOCAL,)
     )
     reuse: bool = flag(
         False, "make no request; print the report from the folder again", modes=EVERYWHERE
@@ -236,7 +248,8 @@ class Config:
 
     @property
     def folder(self) -> Path:
-        path = Path(self.out or ("out/dry-run" if self.dry_run else "out"))
+        default = "out/dry-run" if self.dry_run else "out/local" if self.local else "out"
+        path = Path(self.out or default)
         return path.expanduser()  # a shell leaves the ~ of --out=~/x to us
 
     @property
@@ -247,6 +260,8 @@ class Config:
             return CALIBRATE if self.calibrate or self.audit else REUSE
         if self.dry_run:
             return DRY
+        if self.local:
+            return LOCAL
         return AUDIT if self.audit and not self.given & {"base_url", "model"} else RUN
 
     @property
@@ -295,16 +310,24 @@ def parse(argv: Sequence[str] | None) -> Config:
     problem = mistake(config)
     if problem:
         parser.error(problem)
-    return _dry(config) if config.mode == DRY else config
+    return _by_mode(config)
 
 
-def _dry(config: Config) -> Config:
-    """The dry run's own defaults: it repeats resample, and its programs need no long limit."""
-    if "cpu_seconds" not in config.given:
-        config = replace(config, limits=replace(config.limits, cpu_seconds=1.0))
-    if "noise_runs" not in config.given and "resample" in config.arms:
-        config = replace(config, noise_runs=2)
-    return replace(config, tasks="toy")
+def _by_mode(config: Config) -> Config:
+    """Defaults that depend on what is asked."""
+    if config.mode == LOCAL:  # what a laptop does in about an hour
+        laptop: dict[str, Any] = {"max_tokens": 160, "concurrency": 16}
+        if config.tasks is None:
+            laptop |= {"tasks": str(FIRST_PROGRAMS), "limit": FIRST_LIMIT}
+        given = config.given
+        return replace(config, **{k: laptop[k] for k in laptop.keys() - given})
+    if config.mode == DRY:  # it repeats resample, and its programs need no long limit
+        if "cpu_seconds" not in config.given:
+            config = replace(config, limits=replace(config.limits, cpu_seconds=1.0))
+        if "noise_runs" not in config.given and "resample" in config.arms:
+            config = replace(config, noise_runs=2)
+        return replace(config, tasks="toy")
+    return config
 
 
 def mistake(config: Config) -> str | None:
@@ -322,6 +345,10 @@ def _at_odds(config: Config) -> str | None:
         _ = config.folder
     except RuntimeError as error:  # a user without a home
         return f"--out {config.out}: {error}"
+    if config.dry_run and config.local:
+        return "--dry-run has written replies and --local a model: choose one of them"
+    if config.gguf and not config.local:
+        return "--gguf has no effect without --local"
     if config.mode == DRY and config.tasks not in (None, "toy"):
         return "--dry-run has written replies to the toy tasks only: leave out --tasks"
     on_hub = config.tasks is None or config.tasks.startswith("hf:")
