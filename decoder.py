@@ -118,11 +118,13 @@ class Decoder:
 
     def encode(self, messages: Sequence[dict[str, str]], **template: Any) -> list[int]:
         """Messages -> tokens of the prompt, by the model's own chat template."""
-        prompt = self._format(messages=list(messages), **template).prompt  # type: ignore[arg-type]
-        return self._text.tokenize(prompt.encode(), add_bos=False, special=True)
+        prompt = self._format(messages=list(messages), **template).prompt
+        tokens: list[int] = self._text.tokenize(prompt.encode(), add_bos=False, special=True)
+        return tokens
 
     def text(self, sampled: list[int]) -> str:
-        return self._text.detokenize(sampled).decode(errors="replace")
+        text: bytes = self._text.detokenize(sampled)
+        return text.decode(errors="replace")
 
     def ended(self, sampled: list[int]) -> bool:
         """Whether the model ended the reply, and not its length."""

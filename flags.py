@@ -136,7 +136,7 @@ def without_effect(config: Any) -> str | None:
         elif config.mode == LOCAL:
             why = "the model is in this process"
         elif config.mode == AUDIT:
-            why = "an audit alone samples nothing; give --base-url or --model for a run"
+            why = "an audit alone samples nothing; give --base-url, --model or --local for a run"
         else:
             why = "what is saved was made with the settings of its run"
         verdicts = name in JUDGE_MODES and name != "judge_workers"

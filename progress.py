@@ -18,6 +18,7 @@ from swarm import Prompts, Record, cut_by_window
 
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
+    from policy.local import Local
 
 tqdm.set_lock(threading.RLock())  # its default is for processes, and can start one
 
@@ -73,7 +74,7 @@ class Progress:
         self,
         planned: int,
         saved: int,
-        policy: Endpoint | ScriptedPolicy,
+        policy: Endpoint | Local | ScriptedPolicy,
         group: int = 8,
         max_tokens: int = 2048,
     ) -> None:
@@ -185,4 +186,17 @@ def plan_line(tasks: Sequence[Task], prompts: Prompts, config: Config) -> tuple[
         f"{amount(characters * per_task / 4)} prompt tokens "
         f"(fresh prompts; those of the swarms are longer) and at most "
         f"{amount(calls * config.max_tokens)} sampled"
+    )
+
+
+def time_line(seconds: float) -> str:
+    """How long a run on this machine takes, of the seconds for full replies to every call.
+
+    Replies that end early make up for the prompts, which are read besides.
+    """
+    minutes = seconds / 60
+    length = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+    return (
+        f"that takes about {length} on this machine, and less where tasks pass; Ctrl-C stops it, "
+        "and the same command goes on"
     )

@@ -48,11 +48,7 @@ def results_of(
         audits=journal.audits,
         load={name: load.get(name) for name in LOAD},
         settings={
-            "policy": "scripted"
-            if config.dry_run
-            else "local"
-            if config.local
-            else "endpoint",
+            "policy": config.policy,
             **{name: value for name, value in load["config"].items() if name != "out"},
             "band": config.band,
             "margin": config.margin,

@@ -48,8 +48,9 @@ from judge import Judge, JudgeFault, SandboxError
 from looks import check_looks, look, parts_of
 from policy import BudgetSpent, PolicyError, Sampling, Stopped
 from policy.key import find_key
+from policy.local import Local, find_model
 from policy.scripted import Scripted, ScriptedPolicy
-from progress import Progress, bar, plan_line, say
+from progress import Progress, bar, plan_line, say, time_line
 from publish import OUTPUTS, publish, publish_so_far
 from regrade import regrade
 from settings import (
@@ -77,7 +78,6 @@ from versions import environment
 
 if TYPE_CHECKING:
     from policy.endpoint import Endpoint
-    from policy.local import Local
 
     Sampled = Endpoint | Local | ScriptedPolicy
 
@@ -104,8 +104,6 @@ def make_policy(config: Config) -> Sampled:
         return ScriptedPolicy(written)
     sampling = Sampling(config.temperature, config.max_tokens, config.thinking)
     if config.local:
-        from policy.local import Local, find_model
-
         return Local(find_model(config.gguf), sampling, config.concurrency)
     keys = [find_key(url) for url in config.base_url]  # before what is slow to import
     from policy.endpoint import Endpoint  # --reuse and the dry run do without
@@ -219,6 +217,8 @@ async def search(
     """The base groups and the arms, with a bar."""
     planned, line = plan_line(loaded.tasks, prompts, config)
     say(line)
+    if isinstance(policy, Local):
+        say(time_line((planned - journal.saved) * config.max_tokens / policy.rate))
     # A budget is for the whole run: what earlier sittings spent counts.
     policy.tokens_used += sum(
         (record.prompt_tokens or 0) + (record.completion_tokens or 0)
@@ -254,7 +254,7 @@ async def search(
     finally:
         page.cancel()
         progress.close()
-        if config.mode == RUN:
+        if not isinstance(policy, (Local, ScriptedPolicy)):
             with contextlib.suppress(JournalError):  # a full disk has been told
                 journal.add_served(policy.served)
 

@@ -265,6 +265,11 @@ class Config:
         return AUDIT if self.audit and not self.given & {"base_url", "model"} else RUN
 
     @property
+    def policy(self) -> str:
+        """What replied in this run."""
+        return "scripted" if self.dry_run else "local" if self.local else "endpoint"
+
+    @property
     def saved(self) -> dict[str, Any]:
         """What of it is written, JSON-ready."""
         values = asdict(self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
