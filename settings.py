@@ -48,7 +48,7 @@ OURS = {  # fields of a request that --extra-body does not set
 }  # fmt: skip
 AUDITED = 3  # known right programs, and wrong ones, of a task that --audit judges
 FIRST_PROGRAMS = Path(__file__).parent / "examples" / "first_programs.jsonl"
-FIRST_LIMIT = 24  # of those, what --local takes
+FIRST_LIMIT = 36  # of those, what --local takes
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
@@ -320,8 +320,10 @@ def parse(argv: Sequence[str] | None) -> Config:
 
 def _by_mode(config: Config) -> Config:
     """Defaults that depend on what is asked."""
-    if config.mode == LOCAL:  # what a laptop does in about an hour
-        laptop: dict[str, Any] = {"max_tokens": 160, "concurrency": 16}
+    if config.mode == LOCAL:
+        # What a laptop does in about an hour. A small model writes noise at temperature 1, and
+        # what it says behind its program is not needed.
+        laptop: dict[str, Any] = {"max_tokens": 128, "concurrency": 16, "temperature": 0.6}
         if config.tasks is None:
             laptop |= {"tasks": str(FIRST_PROGRAMS), "limit": FIRST_LIMIT}
         given = config.given
