@@ -1,6 +1,7 @@
 """The policy: whatever answers messages. Its protocol, its replies and its errors.
 
 endpoint.py   an OpenAI-compatible endpoint     scripted.py   the written replies of the dry run
+local.py      a model in this process
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Reply:
 class PolicyError(Exception):
     """Base of all below; its text is one line for the user.
 
-    PolicyError
+    PolicyError            by itself: no model in this process, too few file descriptors
      +- EndpointRefused   nothing will help but another command (key, model, address)
      +- EndpointDown      gave up after --give-up-after minutes
      +- BudgetSpent       --max-total-tokens reached

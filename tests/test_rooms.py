@@ -34,6 +34,7 @@ FLOORS = (
     {"sources"},
     {
         "toy",
+        "decoder",
         "replies",
         "compare",
         "sandbox",
