@@ -49,6 +49,9 @@ OURS = {  # fields of a request that --extra-body does not set
 AUDITED = 3  # known right programs, and wrong ones, of a task that --audit judges
 FIRST_PROGRAMS = Path(__file__).parent / "examples" / "first_programs.jsonl"
 FIRST_LIMIT = 36  # of those, what --local takes
+# Other defaults of --local: a small model writes noise at temperature 1, and what it says behind
+# its program is not needed.
+LAPTOP = {"max_tokens": 128, "temperature": 0.6, "concurrency": 16}
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 
@@ -196,7 +199,9 @@ class Config:
     )
     local: bool = flag(
         False,
-        f"a small model in this process, on {FIRST_LIMIT} small tasks: no key, server or network",
+        f"a small model in this process, on {FIRST_LIMIT} small tasks: no key, server or network; "
+        f"with {', '.join(f'{option_of(name)} {value}' for name, value in LAPTOP.items())}, unless "
+        "others are given",
         modes=EVERYWHERE,
     )
     gguf: str | None = flag(
@@ -321,9 +326,7 @@ def parse(argv: Sequence[str] | None) -> Config:
 def _by_mode(config: Config) -> Config:
     """Defaults that depend on what is asked."""
     if config.mode == LOCAL:
-        # What a laptop does in about an hour. A small model writes noise at temperature 1, and
-        # what it says behind its program is not needed.
-        laptop: dict[str, Any] = {"max_tokens": 128, "concurrency": 16, "temperature": 0.6}
+        laptop: dict[str, Any] = dict(LAPTOP)
         if config.tasks is None:
             laptop |= {"tasks": str(FIRST_PROGRAMS), "limit": FIRST_LIMIT}
         given = config.given
@@ -358,7 +361,7 @@ def _at_odds(config: Config) -> str | None:
         return "--gguf has no effect without --local"
     if config.mode == DRY and config.tasks not in (None, "toy"):
         return "--dry-run has written replies to the toy tasks only: leave out --tasks"
-    on_hub = config.tasks is None or config.tasks.startswith("hf:")
+    on_hub = not config.local if config.tasks is None else config.tasks.startswith("hf:")
     if not on_hub and config.given & {"splits", "config"}:
         return "--splits and --config have no effect with --tasks, but for hf:OWNER/NAME"
     if config.tasks is None and config.config:

@@ -42,6 +42,7 @@ def test_the_defaults_fit_a_laptop_and_give_way_to_what_is_given():
         (["--local", "--model", "a"], "--model has no effect with --local"),
         (["--local", "--base-url", "http://a/v1"], "--base-url has no effect with --local"),
         (["--local", "--max-total-tokens", "9"], "--max-total-tokens has no effect with --local"),
+        (["--local", "--splits", "train"], "no effect with --tasks"),
         (["--local", "--dry-run"], "choose one of them"),
         (["--gguf", "a.gguf"], "--gguf has no effect without --local"),
     ],
