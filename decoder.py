@@ -145,7 +145,8 @@ class Decoder:
     # --- the thread ---------------------------------------------------------------------------
 
     def _serve(self) -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+        thread = os.PRIO_PROCESS, threading.get_native_id()
+        os.setpriority(*thread, max(NICE, os.getpriority(*thread)))
         try:
             while not self._closing:
                 self._fill()

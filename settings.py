@@ -205,7 +205,7 @@ class Config:
         modes=EVERYWHERE,
     )
     gguf: str | None = flag(
-        None, "the model of --local (default: SmolLM2-135M-Instruct)", modes=(LOCAL,)
+        None, "the model of --local (default: SmolLM2-135M-Instruct)", modes=MODEL
     )
     reuse: bool = flag(
         False, "make no request; print the report from the folder again", modes=EVERYWHERE

@@ -32,7 +32,8 @@ def test_the_defaults_fit_a_laptop_and_give_way_to_what_is_given():
     assert (config.tasks, config.limit) == (str(FIRST_PROGRAMS), FIRST_LIMIT)
     assert (config.max_tokens, config.temperature, str(config.folder)) == (128, 0.6, "out/local")
     config = parse(["--local", "--tasks", "toy", "--max-tokens", "9", "--temperature", "0"])
-    assert (config.tasks, config.limit, config.max_tokens, config.temperature) == ("toy", None, 9, 0)
+    assert (config.tasks, config.limit) == ("toy", None)
+    assert (config.max_tokens, config.temperature) == (9, 0)
     assert parse(["--local", "--limit", "2"]).limit == 2
 
 
@@ -135,10 +136,8 @@ def test_a_stopped_policy_begins_nothing_and_closing_waits_for_nothing():
                 await asyncio.sleep(0.01)
             policy.stop()
             with pytest.raises(Stopped):
-                async with asyncio.timeout(60):
-                    long.cancel()
-                    await asyncio.wait([long])
-                    await policy.sample(SUM, 0)
+                await policy.sample(SUM, 0)  # while the first one goes on
+            long.cancel()
 
     asyncio.run(body())
 
@@ -168,8 +167,9 @@ def test_too_little_memory_is_said():
 
 @with_model
 def test_a_run_stops_goes_on_and_is_reported_again(tmp_path):
-    flags = ["--local", "--out", str(tmp_path), "--limit", "3", "--max-tokens", "12", "--group", "4"]
-    command = [sys.executable, str(ROOT / "run.py"), *flags]
+    flags = ["--local", "--out", str(tmp_path)]
+    small = ["--limit", "3", "--max-tokens", "12", "--group", "4"]
+    command = [sys.executable, str(ROOT / "run.py"), *flags, *small]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     journal = tmp_path / "rollouts.jsonl"
     while first.poll() is None:
@@ -193,6 +193,6 @@ def test_a_run_stops_goes_on_and_is_reported_again(tmp_path):
     assert results["tasks"] == 3
     assert results["cost"]["calls"] == sum('"kind": "rollout"' in line for line in lines)
 
-    again = subprocess.run([*command[:2], "--reuse", *flags[:3]], capture_output=True, text=True)
+    again = subprocess.run([*command[:2], "--reuse", *flags], capture_output=True, text=True)
     assert again.returncode == 0, again.stderr
     assert "model in this process" in again.stdout
