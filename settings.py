@@ -51,7 +51,7 @@ FIRST_PROGRAMS = Path(__file__).parent / "examples" / "first_programs.jsonl"
 FIRST_LIMIT = 36  # of those, what --local takes
 # Other defaults of --local: a small model writes noise at temperature 1, and what it says behind
 # its program is not needed.
-LAPTOP = {"max_tokens": 128, "temperature": 0.6, "concurrency": 16}
+LAPTOP = {"max_tokens": 128, "temperature": 0.8, "concurrency": 16}
 CALIBRATION_SIZE = 400  # base rollouts that --calibrate judges on every hidden case
 
 

@@ -30,7 +30,7 @@ def local(sampling: Sampling, rows: int = 1) -> Local:
 def test_the_defaults_fit_a_laptop_and_give_way_to_what_is_given():
     config = parse(["--local"])
     assert (config.tasks, config.limit) == (str(FIRST_PROGRAMS), FIRST_LIMIT)
-    assert (config.max_tokens, config.temperature, str(config.folder)) == (128, 0.6, "out/local")
+    assert (config.max_tokens, config.temperature, str(config.folder)) == (128, 0.8, "out/local")
     config = parse(["--local", "--tasks", "toy", "--max-tokens", "9", "--temperature", "0"])
     assert (config.tasks, config.limit) == ("toy", None)
     assert (config.max_tokens, config.temperature) == (9, 0)
