@@ -164,7 +164,8 @@ async def sample(config: Config, policy: Sampled, loaded: Loaded) -> None:
         )
         if config.limit is None:  # a limit chooses by ids
             loaded = replace(loaded, tasks=as_saved(loaded.tasks, journal.facts))
-        begin(config, journal, loaded, prompts, environment(sandbox_line, policy.line))
+        extra = ["llama-cpp-python"] if config.local else []
+        begin(config, journal, loaded, prompts, environment(sandbox_line, policy.line, *extra))
         try:
             if "sound" in config.band:
                 await audit_all(config, journal, judge)

@@ -28,8 +28,9 @@ def git_commit() -> str | None:
         return None
 
 
-def environment(sandbox_line: str, endpoint_line: str) -> dict[str, Any]:
-    packages = ("huggingface_hub", "numpy", "openai", "pyarrow", "scipy", "tqdm")
+def environment(sandbox_line: str, endpoint_line: str, *extra: str) -> dict[str, Any]:
+    """What is saved of this machine; `extra` names packages that only this run needs."""
+    packages = ("huggingface_hub", "numpy", "openai", "pyarrow", "scipy", "tqdm", *extra)
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),

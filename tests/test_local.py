@@ -191,6 +191,7 @@ def test_a_run_stops_goes_on_and_is_reported_again(tmp_path):
     assert results["settings"]["policy"] == "local"
     assert results["settings"]["sampling"]["model"] == find_model(None).name
     assert results["tasks"] == 3
+    assert "llama-cpp-python" in results["environment"]["packages"]
     assert results["cost"]["calls"] == sum('"kind": "rollout"' in line for line in lines)
 
     again = subprocess.run([*command[:2], "--reuse", *flags], capture_output=True, text=True)

@@ -17,42 +17,50 @@ WHOLE = ("prompts", "tests", "benchmarks", "examples", "out")  # folders with on
 README = (ROOT / "README.md").read_text("utf-8")
 
 
-def committed() -> dict:
-    def refuse(word: str) -> None:
-        raise ValueError(f"results.json holds {word}")
+COMMITTED = ("results.json", "examples/results-seed-1.json")
+each_run = pytest.mark.parametrize("name", COMMITTED)
 
-    return json.loads((ROOT / "results.json").read_text("utf-8"), parse_constant=refuse)
+
+def committed(name: str) -> dict:
+    def refuse(word: str) -> None:
+        raise ValueError(f"{name} holds {word}")
+
+    return json.loads((ROOT / name).read_text("utf-8"), parse_constant=refuse)
 
 
 def section(title: str) -> str:
     return README.split(f"## {title}\n")[1].split("\n## ")[0]
 
 
-def test_the_result_table_is_that_of_results_json():
-    between = re.search(r"<!-- result -->\n(.*)\n<!-- /result -->", README, re.DOTALL)
+@each_run
+def test_the_result_table_is_that_of_its_file(name):
+    between = re.search(rf"<!-- {name} -->\n(.*)\n<!-- /{name} -->", README, re.DOTALL)
     assert between is not None
-    assert between[1] == report.readme_table(committed())
+    assert between[1] == report.readme_table(committed(name))
 
 
-def test_the_sentence_above_the_result_has_its_numbers():
-    results = committed()
+@each_run
+def test_the_sentence_above_a_result_has_its_numbers(name):
+    results = committed(name)
     words = section("Result of the verified run")
     assert results["settings"]["sampling"]["model"] in words
     assert f"{results['all_fail']} of {results['tasks']} tasks" in words
     assert f"{results['cost']['calls']:,} rollouts" in words
 
 
-def test_the_committed_run_is_whole_and_was_no_dry_run():
-    results = committed()
+@each_run
+def test_a_committed_run_is_whole_and_was_no_dry_run(name):
+    results = committed(name)
     assert not results["scripted"]
     assert results["incomplete"]["base"] == 0
     assert not any(results["incomplete"]["searches"].values())
     assert sum(results["histogram"]) == results["tasks"]
 
 
-def test_every_key_of_results_json_is_documented():
+@each_run
+def test_every_key_of_results_json_is_documented(name):
     named = set(re.findall(r"`(\w+)`", section("What a run writes")))
-    assert set(committed()) <= named
+    assert set(committed(name)) <= named
 
 
 def test_the_tree_is_that_of_the_folder():
