@@ -200,12 +200,12 @@ class Config:
     local: bool = flag(
         False,
         f"a small model in this process, on {FIRST_LIMIT} small tasks: no key, server or network; "
-        f"with {', '.join(f'{option_of(name)} {value}' for name, value in LAPTOP.items())}, unless "
-        "others are given",
+        f"with {', '.join(f'{name} {value}' for name, value in LAPTOP.items())}, unless others are "
+        "given",
         modes=EVERYWHERE,
     )
     gguf: str | None = flag(
-        None, "the model of --local (default: SmolLM2-135M-Instruct)", modes=MODEL
+        None, "the model of a local run (default: SmolLM2-135M-Instruct)", modes=MODEL
     )
     reuse: bool = flag(
         False, "make no request; print the report from the folder again", modes=EVERYWHERE
