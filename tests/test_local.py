@@ -168,7 +168,7 @@ def test_too_little_memory_is_said():
 @with_model
 def test_a_run_stops_goes_on_and_is_reported_again(tmp_path):
     flags = ["--local", "--out", str(tmp_path)]
-    small = ["--limit", "3", "--max-tokens", "12", "--group", "4"]
+    small = ["--limit", "2", "--max-tokens", "12", "--group", "4", "--arms", "resample"]
     command = [sys.executable, str(ROOT / "run.py"), *flags, *small]
     first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
     journal = tmp_path / "rollouts.jsonl"
@@ -190,7 +190,7 @@ def test_a_run_stops_goes_on_and_is_reported_again(tmp_path):
     results = json.loads((tmp_path / "results.json").read_text("utf-8"))
     assert results["settings"]["policy"] == "local"
     assert results["settings"]["sampling"]["model"] == find_model(None).name
-    assert results["tasks"] == 3
+    assert results["tasks"] == 2
     assert "llama-cpp-python" in results["environment"]["packages"]
     assert results["cost"]["calls"] == sum('"kind": "rollout"' in line for line in lines)
 
