@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from policy import Message, Sampling
 from policy.local import Local, find_model
 
-REPLIES, ROWS, TOKENS = 32, 16, 64
-STATEMENT = "Return the second largest of the distinct values in a list of integers. " * 20
+REPLIES, ROWS, TOKENS = 32, 16, 32
+STATEMENT = "Return the second largest of the distinct values in a list of integers. " * 10
 
 
 async def seconds(rows: int, tokens: int, prompts: list[list[Message]]) -> tuple[float, int]:
