@@ -151,7 +151,7 @@ class Decoder:
             while not self._closing:
                 self._fill()
                 if not self._closing:
-                    self._step([row for row in self._rows if row.request])
+                    self._step()
             self._error = CancelledError()
         except BaseException as error:
             self._error = error
@@ -213,17 +213,12 @@ class Decoder:
             c.llama_sampler_chain_add(chain, c.llama_sampler_init_greedy())
         return chain
 
-    def _step(self, busy: list[Row]) -> None:
-        """One token more for each row."""
-        requests = [row.request for row in busy if row.request]
-        self._decode(
-            [
-                (row, row.sampled[-1] if row.sampled else request.tokens[-1])
-                for row, request in zip(busy, requests, strict=True)
-            ],
-            wanted=True,
-        )
-        for n, (row, request) in enumerate(zip(busy, requests, strict=True)):
+    def _step(self) -> None:
+        """One token more for each row that serves a request."""
+        busy = [(row, row.request) for row in self._rows if row.request]
+        last = [(row, (row.sampled or request.tokens)[-1]) for row, request in busy]
+        self._decode(last, wanted=True)
+        for n, (row, request) in enumerate(busy):
             token = c.llama_sampler_sample(row.sampler, self._context, n)
             row.sampled.append(token)
             if c.llama_vocab_is_eog(self._vocab, token) or len(row.sampled) == request.most:

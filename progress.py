@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from data import Task
 from policy.scripted import ScriptedPolicy
+from report.words import duration
 from settings import Config
 from streams import STDERR
 from swarm import Prompts, Record, cut_by_window
@@ -194,9 +195,7 @@ def time_line(seconds: float) -> str:
 
     Replies that end early make up for the prompts, which are read besides.
     """
-    minutes = seconds / 60
-    length = f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
     return (
-        f"that takes about {length} on this machine, and less where tasks pass; Ctrl-C stops it, "
-        "and the same command goes on"
+        f"that takes about {duration(seconds)} on this machine, and less where tasks pass; Ctrl-C "
+        "stops it, and the same command goes on"
     )
